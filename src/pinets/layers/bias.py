@@ -1,0 +1,74 @@
+"""The paper's factored bias B_n^T b_n, as a parametrisation of an operator's bias."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from pinets.layers.build import check_at_least_one
+
+__all__ = ["FactoredBias", "factor_bias"]
+
+
+class FactoredBias(nn.Module):
+    r"""Compute a bias of size :math:`k` from a vector of size :math:`\omega`: :math:`B^T b`.
+
+    Args:
+        size: The size :math:`\omega` of the vector.
+        features: The size :math:`k` of the bias.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        features: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(size, features, device=device, dtype=dtype))  # B_n
+        nn.init.normal_(self.weight, std=size**-0.5)
+
+    def forward(self, vector: Tensor) -> Tensor:
+        return vector @ self.weight
+
+    def right_inverse(self, bias: Tensor) -> Tensor:
+        """A vector that fits the new size; the bias itself is set by :func:`set_bias_std`, not recovered."""
+        return bias.new_ones(self.weight.shape[0])
+
+
+def factor_bias(operator: nn.Module, size: int) -> nn.Module:
+    r"""Replace the bias of an operator by :math:`B^T b` with :math:`b` of the given size :math:`\omega`.
+
+    The operator's ``bias`` stays readable; :math:`b` is ``operator.parametrizations.bias.original`` and :math:`B` is
+    ``operator.parametrizations.bias[0].weight``.
+
+    Example:
+        >>> body = factor_bias(nn.Linear(8, 8), size=3)
+        >>> body.bias.shape, body.parametrizations.bias.original.shape
+        (torch.Size([8]), torch.Size([3]))
+    """
+    check_at_least_one(size, "bias_size")
+    bias = getattr(operator, "bias", None)
+    if not isinstance(bias, Tensor) or bias.ndim != 1:
+        raise TypeError(f"only an operator with a bias vector can have it factored, got {operator!r}")
+    factored = FactoredBias(size, bias.shape[0], device=bias.device, dtype=bias.dtype)
+    # `unsafe` since b has another shape than the bias it stands for
+    return parametrize.register_parametrization(operator, "bias", factored, unsafe=True)
+
+
+def set_bias_std(operator: nn.Module, std: float) -> None:
+    """Draw the bias, factored or not, with the given standard deviation; an operator without one is left alone."""
+    if parametrize.is_parametrized(operator, "bias"):
+        parametrization = cast("parametrize.ParametrizationList", operator.get_submodule("parametrizations.bias"))
+        factor = cast("FactoredBias", parametrization[0]).weight
+        nn.init.ones_(parametrization.original)
+        nn.init.normal_(factor, std=std * factor.shape[0] ** -0.5)
+        return
+    bias = getattr(operator, "bias", None)
+    if isinstance(bias, Tensor):
+        nn.init.normal_(bias, std=std)

@@ -1,0 +1,96 @@
+"""Making the linear operators of a layer, and refusing what cannot work before anything is built."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+import torch
+from torch import nn
+
+__all__ = ["LinearOperator", "check_at_least_one", "make_operator"]
+
+Number = TypeVar("Number", bound=int)
+
+_LINEAR = (nn.Linear, nn.Identity, nn.modules.conv._ConvNd)
+
+
+class LinearOperator(Protocol):
+    """What ``op`` must be: a maker of linear maps, such as ``nn.Linear`` or ``partial(nn.Conv2d, kernel_size=3)``."""
+
+    def __call__(
+        self,
+        fan_in: int,
+        fan_out: int,
+        /,
+        *,
+        bias: bool,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> nn.Module: ...
+
+
+def check_at_least_one(value: Number, name: str) -> Number:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+    return value
+
+
+def make_operator(
+    op: LinearOperator,
+    fan_in: int,
+    fan_out: int,
+    *,
+    bias: bool,
+    device: torch.device | str | None,
+    dtype: torch.dtype | None,
+) -> nn.Module:
+    """Call ``op`` and refuse the result unless it is an affine map (linear where ``bias`` is false)."""
+    if not callable(op):
+        raise TypeError(f"op must make linear operators, as nn.Linear does; got {op!r}")
+    try:
+        operator = op(fan_in, fan_out, bias=bias, device=device, dtype=dtype)
+    except TypeError as error:
+        raise TypeError(
+            f"op must be callable as op(fan_in, fan_out, bias=..., device=..., dtype=...); {op!r} answered: {error}"
+        ) from error
+    if not isinstance(operator, nn.Module):
+        raise TypeError(f"op must return an nn.Module, got {type(operator).__name__}")
+    if not isinstance(operator, _LINEAR):
+        _require_affine(operator, fan_in)
+    return operator
+
+
+def _require_affine(operator: nn.Module, fan_in: int) -> None:
+    """Probe an operator torch does not know with numbers: f(x + y) + f(0) = f(x) + f(y), or it is not affine."""
+    parameter = next(operator.parameters(), None)
+    if parameter is not None and parameter.is_meta:
+        return  # there is nothing to compute with; `certify` still looks at the structure
+    generator = torch.Generator().manual_seed(0)
+    dtype = torch.get_default_dtype() if parameter is None else parameter.dtype
+    device = None if parameter is None else parameter.device
+    training = operator.training
+    operator.eval()
+    try:
+        for spatial in ((), (8,), (8, 8), (8, 8, 8)):
+            x, y = (torch.randn(3, fan_in, *spatial, generator=generator, dtype=dtype).to(device) for _ in "xy")
+            try:
+                with torch.no_grad():
+                    left = operator(x + y) + operator(torch.zeros_like(x))
+                    right = operator(x) + operator(y)
+            except (RuntimeError, ValueError, TypeError, IndexError):
+                continue  # not a shape this operator takes: operators on meshes, for example, fix their vertices
+            tolerance = 1e3 * torch.finfo(dtype).eps * (1 + right.abs().max())
+            if not (left - right).abs().max() <= tolerance:
+                raise NonLinearOperatorError(
+                    f"op must make linear operators, but {operator!r} is not one: f(x + y) + f(0) differs from "
+                    f"f(x) + f(y) by {(left - right).abs().max().item():.3g}"
+                )
+            return
+    finally:
+        operator.train(training)
+
+
+class NonLinearOperatorError(TypeError):
+    """An operator that is not linear was given where the recursion needs one."""

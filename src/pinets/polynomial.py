@@ -1,0 +1,136 @@
+r"""The recursion, once: every Π-net is a choice of the four slots of :class:`Step`.
+
+.. math:: x_n = \mathrm{norm}_n(\mathrm{gate}_n(z) * \mathrm{body}_n(x_{n-1})) + \text{what is carried over}
+
+Each step looks at the input once more and so raises the order by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Polynomial", "Source", "Step"]
+
+Source = Literal["state", "gate", "body"]
+_SOURCES = ("state", "gate", "body")
+
+
+class Step(nn.Module):
+    r"""Raise the order by one: multiply the state by a fresh view of the input.
+
+    .. math:: x_n = \mathrm{norm}(\mathrm{gate}(z) * \mathrm{body}(x_{n-1})) + \sum_s \mathrm{carry}_s(s)
+
+    Args:
+        gate: The view of the input, linear in :math:`z`.
+        body: What is done to the state before it is multiplied; the identity if left out.
+        norm: What is done to the product, for instance ``nn.Tanh()`` or a normalisation; nothing if left out.
+        carry: What is added without being multiplied again: operators by their source, which is ``"state"``
+            (:math:`x_{n-1}`), ``"gate"`` or ``"body"`` (the values already computed, so nothing runs twice).
+
+    Example:
+        >>> step = Step(gate=nn.Linear(4, 8, bias=False), body=nn.Linear(8, 8))
+        >>> step(torch.randn(2, 4), torch.randn(2, 8)).shape
+        torch.Size([2, 8])
+    """
+
+    def __init__(
+        self,
+        gate: nn.Module,
+        body: nn.Module | None = None,
+        *,
+        norm: nn.Module | None = None,
+        carry: Mapping[Source, nn.Module] | None = None,
+    ) -> None:
+        super().__init__()
+        self.gate = gate  # A_n^T, or U_n^T in CCP
+        self.body = nn.Identity() if body is None else body  # S_n^T x + B_n^T b_n
+        self.norm = nn.Identity() if norm is None else norm
+        self.carry = nn.ModuleDict()  # "state": V_n
+        for source, operator in (carry or {}).items():
+            if source not in _SOURCES:
+                raise ValueError(f"carry takes its values from one of {', '.join(_SOURCES)}, got {source!r}")
+            self.carry[source] = operator
+
+    def forward(self, z: Tensor, x: Tensor) -> Tensor:
+        gate, body = self.gate(z), self.body(x)
+        if gate.shape != body.shape:
+            _require_gate_fits(gate.shape, body.shape)
+        out = self.norm(gate * body)
+        known = {"state": x, "gate": gate, "body": body}
+        for source, operator in self.carry.items():
+            out = out + operator(known[source])
+        return out
+
+
+class Polynomial(nn.Module):
+    r"""A polynomial of its input: ``start``, then ``steps``, then ``head``.
+
+    .. math:: x_1 = \mathrm{start}(z), \qquad x_n = \mathrm{step}_n(z, x_{n-1}), \qquad G(z) = \mathrm{head}(x_N)
+
+    A product of polynomials (ProdPoly) is ``nn.Sequential`` of them; its order is the product of their orders.
+
+    Args:
+        start: Makes the first state :math:`x_1` from the input.
+        steps: One :class:`Step` for every order beyond the first.
+        head: Makes the output from the last state, :math:`C x_N + \beta`; nothing is done if left out.
+
+    Example:
+        >>> square = Polynomial(nn.Identity(), [Step(gate=nn.Identity())])
+        >>> square(torch.tensor([[3.0]]))
+        tensor([[9.]])
+    """
+
+    steps: Sequence[Step]  # an nn.ModuleList, which does not tell the type of its modules
+
+    def __init__(self, start: nn.Module, steps: Iterable[Step], head: nn.Module | None = None) -> None:
+        super().__init__()
+        self.start = start  # A_1^T with b_1 folded in, or U_1^T
+        self.steps = nn.ModuleList(steps)  # type: ignore[assignment]
+        self.head = nn.Identity() if head is None else head  # C x + beta
+        for position, step in enumerate(self.steps):
+            if not isinstance(step, Step):
+                raise TypeError(f"steps must hold Step modules, got {type(step).__name__} at position {position}")
+
+    @property
+    def order(self) -> int:
+        """How often the input is looked at; the degree in the input where every slot is linear."""
+        return 1 + len(self.steps)
+
+    def forward(self, z: Tensor) -> Tensor:
+        _require_input_fits(self, z)
+        x = self.start(z)
+        for step in self.steps:
+            x = step(z, x)
+        return self.head(x)
+
+
+def _require_gate_fits(gate: torch.Size, body: torch.Size) -> None:
+    """A gate may be broadcast over the state (a vector over a map), never the other way round."""
+    fits = len(gate) == len(body) and all(g in (1, b) for g, b in zip(gate, body, strict=True))
+    if not fits:
+        raise ValueError(
+            f"a step multiplies gate(z) with body(x): their shapes must be equal, or the gate's broadcast to the "
+            f"body's; got gate {tuple(gate)} and body {tuple(body)}"
+        )
+
+
+def _require_input_fits(polynomial: Polynomial, z: Tensor) -> None:
+    """Refuse what torch would refuse later and less clearly, from shapes and types alone (nothing is read)."""
+    name, start = type(polynomial).__name__, polynomial.start
+    if not (z.is_floating_point() or z.is_complex()):
+        raise TypeError(f"{name} takes floating-point input, got {z.dtype}; convert it with z.float()")
+    if isinstance(start, nn.Linear):
+        if z.ndim == 0 or z.shape[-1] != start.in_features:
+            raise ValueError(
+                f"{name} expects {start.in_features} features on the last axis of its input, got shape {tuple(z.shape)}"
+            )
+    elif isinstance(start, nn.modules.conv._ConvNd):
+        axis = -1 - len(start.kernel_size)
+        if z.ndim < -axis or z.shape[axis] != start.in_channels:
+            raise ValueError(
+                f"{name} expects {start.in_channels} channels on axis {axis} of its input, got shape {tuple(z.shape)}"
+            )
