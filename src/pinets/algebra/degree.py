@@ -1,0 +1,77 @@
+"""Degrees without numbers: what the structure of a network allows, and where it stops being a polynomial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from pinets.algebra.graph import Operation, Value
+
+__all__ = ["Degree", "DegreeDomain", "Violation"]
+
+
+@dataclass(frozen=True)
+class Violation:
+    """An operation that keeps a network from being a polynomial of its input."""
+
+    path: str  # of the module, as in model.get_submodule(path); empty for the network itself
+    operation: str
+    reason: str
+    module: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.path} ({self.module})" if self.path else "forward"
+        return f"{where}: {self.operation} {self.reason}"
+
+
+@dataclass(frozen=True)
+class Degree(Value):
+    """An upper bound on the degree; ``zero`` where the value is zero whatever the input."""
+
+    degree: int
+    zero: bool = False
+
+
+class DegreeDomain:
+    """Linear maps keep the degree, products add degrees; what is neither is noted and taken for the identity.
+
+    A product with parameters that are all zero vanishes, so a block whose scale starts at zero does not count.
+    """
+
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+
+    def constant(self, tensor: Tensor) -> Degree:
+        return Degree(0, zero=not bool(tensor.any()))
+
+    def linear(self, function: Callable[..., Tensor], *values: Value) -> Degree:
+        present = [value for value in values if isinstance(value, Degree) and not value.zero]
+        return Degree(max(value.degree for value in present)) if present else Degree(0, zero=True)
+
+    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Degree:
+        assert isinstance(left, Degree)
+        assert isinstance(right, Degree)
+        if left.zero or right.zero:
+            return Degree(0, zero=True)
+        return Degree(left.degree + right.degree)
+
+    def refuse(self, operation: Operation, reason: str) -> Degree | list[Degree]:
+        inputs = list(_degrees((operation.args, operation.kwargs)))
+        highest = Degree(max((value.degree for value in inputs), default=0))
+        if highest.degree > 0:  # of a constant, any function is a constant
+            self.violations.append(Violation(operation.path, operation.name, reason, operation.module))
+        if isinstance(operation.example, (list, tuple)):
+            return [highest] * len(operation.example)
+        return highest
+
+
+def _degrees(arguments: object) -> list[Degree]:
+    if isinstance(arguments, Degree):
+        return [arguments]
+    if isinstance(arguments, dict):
+        return _degrees(tuple(arguments.values()))
+    if isinstance(arguments, (list, tuple)):
+        return [degree for argument in arguments for degree in _degrees(argument)]
+    return []

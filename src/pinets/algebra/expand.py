@@ -1,0 +1,191 @@
+"""The coefficients of a network, as the polynomial it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from pinets.algebra.certify import require_polynomial
+from pinets.algebra.dense import Dense, DenseDomain, symmetrize
+from pinets.algebra.graph import check_inputs
+from pinets.algebra.monomials import Monomial, largest_of_pending, largest_of_tensor, merge, write_out
+from pinets.polynomial import Polynomial
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Expansion", "Monomial", "expand"]
+
+
+class Coefficients(Mapping[int, Tensor]):
+    """The symmetric coefficient tensors by degree; those too large to write down say so."""
+
+    def __init__(self, tensors: dict[int, Tensor], too_large: dict[int, str]) -> None:
+        self._tensors, self._too_large = tensors, too_large
+
+    def __getitem__(self, degree: int) -> Tensor:
+        if degree in self._too_large:
+            raise ValueError(self._too_large[degree])
+        return self._tensors[degree]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+
+class Expansion:
+    r"""A network written as :math:`G(z) = \sum_n W^{[n]} z \cdots z`, the paper's equation 2.
+
+    Attributes:
+        coefficients: ``coefficients[n]`` is :math:`W^{[n]}`, symmetric in its inputs, of shape ``(out, d, ..., d)`` in
+            double precision; inputs and outputs of more than one axis are flattened. ``coefficients[0]`` is
+            :math:`\beta`.
+        degree: The degree :math:`N`.
+    """
+
+    def __init__(self, coefficients: Coefficients, degree: int, features: int, largest: list[Monomial] | None) -> None:
+        self.coefficients, self.degree, self.features = coefficients, degree, features
+        self._largest = largest
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """Evaluate the polynomial at inputs of shape (batch, d)."""
+        flat = z.reshape(len(z), -1).double()
+        out = torch.zeros(len(flat), len(self.coefficients[0]), dtype=torch.float64)
+        for degree in range(self.degree + 1):
+            term = self.coefficients[degree].expand(len(flat), *self.coefficients[degree].shape)
+            for _ in range(degree):
+                term = torch.einsum("b...i,bi->b...", term, flat)
+            out = out + term
+        return out
+
+    def top(self, k: int, output: int | None = None) -> list[Monomial]:
+        """The ``k`` monomials with the largest coefficients, of one output or of all."""
+        if self._largest is not None:
+            found = [monomial for monomial in self._largest if output in (None, monomial.output)]
+            if k > len(found) and k > len(self._largest):
+                raise ValueError(f"expanded with top={len(self._largest)}, so the {k} largest are not known")
+            return found[:k]
+        candidates = [largest_of_tensor(self.coefficients[degree], k, output) for degree in range(1, self.degree + 1)]
+        return merge(candidates, k)
+
+    def to_numpy(self) -> list[np.ndarray[Any, Any]]:
+        """The coefficient tensors of degree 0, 1, ..., N as arrays."""
+        return [self.coefficients[degree].numpy() for degree in range(self.degree + 1)]
+
+    def to_sympy(self, symbols: list[Any] | None = None) -> list[Any]:
+        """One SymPy polynomial for every output, in ``z0, z1, ...`` or the symbols given."""
+        import sympy
+
+        names = symbols or list(sympy.symbols(f"z0:{self.features}"))
+        if len(names) != self.features:
+            raise ValueError(f"{self.features} inputs need as many symbols, got {len(names)}")
+        out = []
+        for output in range(len(self.coefficients[0])):
+            terms = [sympy.Float(self.coefficients[0][output].item())]
+            for degree in range(1, self.degree + 1):
+                for monomial in largest_of_tensor(self.coefficients[degree], None, output):
+                    factors = [names[index] for index in monomial.indices]
+                    terms.append(sympy.Float(monomial.coefficient) * sympy.prod(factors))
+            out.append(sympy.Add(*terms))
+        return out
+
+    def latex(self, output: int = 0, *, top: int = 12, digits: int = 3) -> str:
+        r"""One output in LaTeX, its largest monomials first.
+
+        >>> from pinets import PowerSum
+        >>> expand(PowerSum(2), torch.zeros(1, 1)).latex()
+        'z_{0} + z_{0}^{2}'
+        """
+        found = self.top(top, output)
+        constant = self.coefficients[0][output].item() if 0 in self.coefficients else 0.0
+        return write_out(constant, found, digits=digits)
+
+    def __repr__(self) -> str:
+        return f"Expansion(degree={self.degree}, features={self.features}, outputs={len(self.coefficients[0])})"
+
+
+def expand(
+    model: nn.Module, example: Tensor | None = None, *, top: int | None = None, memory: int = 2 * 1024**3
+) -> Expansion:
+    """Write a polynomial network out: its exact coefficients, in double precision.
+
+    Args:
+        model: A polynomial in evaluation mode (see :func:`pinets.algebra.certify`).
+        example: An input with a batch axis, for its shape; may be left out where the first layer is an ``nn.Linear``.
+        top: Keep only this many monomials, those with the largest coefficients. Coefficient tensors that are too large
+            for the memory are then searched slice by slice, and never formed.
+        memory: The most bytes to use, roughly.
+
+    Example:
+        >>> from pinets import CCP
+        >>> model = CCP(3, 2, rank=4, order=2)
+        >>> expansion = expand(model)
+        >>> expansion.coefficients[2].shape
+        torch.Size([2, 3, 3])
+        >>> z = torch.randn(5, 3)
+        >>> torch.allclose(expansion(z), model(z).double(), atol=1e-5)
+        True
+    """
+    (sample,) = check_inputs(_example(model, example)[:1])
+    _, graph = require_polynomial(model, (sample,))
+    features = sample.numel()
+    limit = memory // 4 // 8  # numbers per tensor: a few of them are alive at a time
+    variable = torch.eye(features, dtype=torch.float64).reshape(features, *sample.shape)
+    (out,) = graph.run(DenseDomain(features, limit), [Dense.of({1: variable})], dtype=torch.float64)
+    if not isinstance(out, Dense):
+        raise ValueError("the output does not depend on the input")
+    degree = max((*out.coefficients, *out.pending), default=0)
+    tensors: dict[int, Tensor] = {}
+    too_large: dict[int, str] = {}
+    candidates: list[list[Monomial]] = []
+    for n in range(degree + 1):
+        size = out.zero.numel() * features**n
+        if n in out.pending and (size > limit or top is not None):
+            if top is None:
+                raise ValueError(
+                    f"the {size:,} coefficients of degree {n} do not fit into {memory:,} bytes; "
+                    f"ask for the largest only, as in expand(..., top=100)"
+                )
+            too_large[n] = f"the {size:,} coefficients of degree {n} were searched, not kept"
+            if n in out.coefficients:
+                raise ValueError(f"terms of degree {n} are partly written down, partly not; raise the memory limit")
+            candidates.append(largest_of_pending(out.pending[n], features, n, top))
+            continue
+        tensors[n] = _tensor(out, features, n)
+        if top is not None and n > 0:
+            candidates.append(largest_of_tensor(tensors[n], top, None))
+    while degree > 0 and degree in tensors and not tensors[degree].any():
+        del tensors[degree]
+        degree -= 1
+    largest = None if top is None else merge(candidates, top)
+    return Expansion(Coefficients(tensors, too_large), degree, features, largest)
+
+
+def _example(model: nn.Module, example: Tensor | None) -> Tensor:
+    if example is not None:
+        return example
+    for module in model.modules():
+        first = module.start if isinstance(module, Polynomial) else module
+        if isinstance(first, nn.Linear):
+            return torch.zeros(1, first.in_features)
+        if next(first.parameters(recurse=False), None) is not None:
+            break
+    raise ValueError("the shape of the input cannot be told from the network; give an example, as in expand(model, z)")
+
+
+def _tensor(out: Dense, features: int, degree: int) -> Tensor:
+    """The symmetric coefficient tensor of one degree, of shape (out, d, ..., d)."""
+    flat = torch.zeros(features**degree, out.zero.numel(), dtype=torch.float64)
+    if degree in out.coefficients:
+        flat += out.coefficients[degree].flatten(1)
+    for term in out.pending.get(degree, []):
+        every_pair = torch.vmap(torch.vmap(term.function, (None, 0)), (0, None), chunk_size=math.ceil(features / 16))
+        flat += every_pair(term.linear, term.other).reshape(flat.shape)
+    symmetric = symmetrize(flat, features, degree)
+    return symmetric.T.reshape(-1, *(features,) * degree).contiguous()

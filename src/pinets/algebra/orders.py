@@ -1,0 +1,39 @@
+"""What every degree contributes to an output."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pinets.algebra.certify import require_polynomial
+from pinets.algebra.graph import Inputs, check_inputs
+from pinets.algebra.series import Series, SeriesDomain
+
+__all__ = ["orders"]
+
+
+def orders(model: nn.Module, z: Inputs) -> Tensor:
+    r"""Split the output of a polynomial network into the exact contribution of every degree.
+
+    With :math:`G(z) = \sum_n G_n(z)` and :math:`G_n` homogeneous of degree :math:`n`, returns
+    :math:`G_0(z), \ldots, G_N(z)`, stacked along a new first axis; their sum is :math:`G(z)`. One pass carries
+    truncated power series in :math:`t` for the input :math:`t z`, so products and convolutions cost no more than the
+    degrees they have.
+
+    Args:
+        model: A polynomial in evaluation mode (see :func:`pinets.algebra.certify`) with one output tensor.
+        z: The input, or a tuple of inputs.
+
+    Example:
+        >>> from pinets import PowerSum
+        >>> orders(PowerSum(3), torch.tensor([2.0]))[:, 0]
+        tensor([0., 2., 4., 8.])
+    """
+    inputs = check_inputs(z)
+    certificate, graph = require_polynomial(model, inputs)
+    assert certificate.bound is not None
+    outputs = graph.run(SeriesDomain(certificate.bound), [Series.of({1: value}) for value in inputs])
+    if len(outputs) != 1 or not isinstance(outputs[0], Series):
+        raise ValueError(f"orders needs a network with one output that depends on its input, got {len(outputs)}")
+    highest = certificate.bound if certificate.degree is None else certificate.degree
+    return torch.stack([outputs[0][degree] for degree in range(highest + 1)])

@@ -1,0 +1,336 @@
+"""What each operation of torch is in terms of linear maps and products, or why it is neither."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pinets.algebra.graph import Domain, Operation, Value, depends_on_input
+
+__all__ = ["apply"]
+
+Rule = Callable[[Domain, Operation], Any]
+
+
+class _NotPolynomialError(Exception):
+    """Raised by a rule with the reason."""
+
+
+# Linear in their first argument, whatever the (constant) others are.
+_LINEAR_NAMES = """
+    view _unsafe_view reshape flatten unflatten permute transpose t mT movedim numpy_T swapaxes
+    unsqueeze squeeze expand expand_as repeat repeat_interleave tile view_as reshape_as
+    slice select narrow index_select index gather take diagonal tril triu flip roll rot90
+    clone alias detach contiguous lift_fresh_copy lift_fresh neg positive
+    sum mean cumsum trace
+    avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
+    _adaptive_avg_pool2d _adaptive_avg_pool3d
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
+    upsample_bicubic2d upsample_trilinear3d _upsample_nearest_exact1d _upsample_nearest_exact2d
+    reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d
+    pixel_shuffle pixel_unshuffle channel_shuffle unfold im2col col2im fold
+"""
+
+_NORMALISED = "divides by the deviation of its own input; batch norm is affine at inference"
+_PIECEWISE = "is piecewise linear"
+_TRANSCENDENTAL = "is not a polynomial"
+_MAXIMUM = "takes a maximum; average pooling is linear"
+
+_WHY = {
+    **dict.fromkeys(("tanh", "sigmoid", "gelu", "silu", "mish", "elu", "selu", "celu", "softplus"), _TRANSCENDENTAL),
+    **dict.fromkeys(("exp", "log", "log1p", "expm1", "sin", "cos", "tan", "erf", "sqrt", "rsqrt"), _TRANSCENDENTAL),
+    **dict.fromkeys(("relu", "relu6", "leaky_relu", "prelu", "hardtanh", "hardswish", "abs", "clamp"), _PIECEWISE),
+    **dict.fromkeys(("max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool2d"), _MAXIMUM),
+    **dict.fromkeys(("layer_norm", "group_norm", "instance_norm"), _NORMALISED),
+    "rms_norm": "divides by the norm of its own input; batch norm is affine at inference",
+    "linalg_vector_norm": "takes a root",
+    "softmax": "divides exponentials",
+    "log_softmax": "takes a logarithm of exponentials",
+    "scaled_dot_product_attention": "has a softmax",
+    "reciprocal": "divides by a function of the input",
+    "where": "chooses by a function of the input",
+    "maximum": "takes a maximum",
+    "minimum": "takes a minimum",
+    "item": "reads a number out of the input: data-dependent control flow",
+    "cond": "is data-dependent control flow",
+    "while_loop": "is data-dependent control flow",
+}
+
+
+def apply(domain: Domain, operation: Operation) -> Any:
+    """Run one operation in a domain."""
+    rule = _RULES.get(operation.name, _unknown)
+    try:
+        return rule(domain, operation)
+    except _NotPolynomialError as refusal:
+        return domain.refuse(operation, str(refusal))
+
+
+def _lift(domain: Domain, value: Any) -> Value:
+    if isinstance(value, Value):
+        return value
+    return domain.constant(value if isinstance(value, Tensor) else torch.tensor(float(value), dtype=torch.float64))
+
+
+def _require_constant(operation: Operation, *positions: int) -> None:
+    for position in positions:
+        if position < len(operation.args) and isinstance(operation.args[position], Value):
+            raise _NotPolynomialError(f"argument {position} depends on the input")
+
+
+def _unknown(domain: Domain, operation: Operation) -> Value:
+    raise _NotPolynomialError(_WHY.get(operation.name, "is not known to be polynomial"))
+
+
+def _linear_in_first(domain: Domain, operation: Operation) -> Value:
+    first, *rest = operation.args
+    if depends_on_input(rest):
+        raise _NotPolynomialError("an argument other than the first depends on the input")
+    if isinstance(first, (list, tuple)):
+        raise _NotPolynomialError("takes a list where one tensor was expected")
+    return domain.linear(lambda x: operation.target(x, *rest, **operation.kwargs), first)
+
+
+def _split(domain: Domain, operation: Operation) -> list[Value]:
+    first, *rest = operation.args
+    pieces = len(operation.example)
+
+    def piece(position: int) -> Value:
+        return domain.linear(lambda x: operation.target(x, *rest, **operation.kwargs)[position], first)
+
+    return [piece(position) for position in range(pieces)]
+
+
+def _concatenate(domain: Domain, operation: Operation) -> Value:
+    tensors, *rest = operation.args
+    values = [_lift(domain, tensor) for tensor in tensors]
+    return domain.linear(lambda *pieces: operation.target(list(pieces), *rest, **operation.kwargs), *values)
+
+
+def _sum_of_two(domain: Domain, operation: Operation) -> Value:
+    left, right, *rest = operation.args
+    target: Any = {"add": torch.add, "sub": torch.sub, "rsub": torch.rsub}[operation.name]
+    alpha = operation.kwargs.get("alpha", rest[0] if rest else 1)
+    return domain.linear(lambda x, y: target(x, y, alpha=alpha), _lift(domain, left), _lift(domain, right))
+
+
+def _product_of_two(domain: Domain, operation: Operation) -> Value:
+    left, right = operation.args
+    target: Callable[[Tensor, Tensor], Tensor] = torch.mul if operation.name == "mul" else operation.target
+    return domain.product(target, _lift(domain, left), _lift(domain, right))
+
+
+def _divide(domain: Domain, operation: Operation) -> Value:
+    numerator, denominator = operation.args
+    if operation.kwargs.get("rounding_mode") is not None:
+        raise _NotPolynomialError("rounds")
+    if isinstance(denominator, Value):
+        raise _NotPolynomialError("divides by a function of the input")
+    return domain.linear(lambda x: x / denominator, numerator)
+
+
+def _power(domain: Domain, operation: Operation) -> Value:
+    base, exponent = operation.args
+    if isinstance(exponent, Tensor) and exponent.numel() == 1:
+        exponent = exponent.item()
+    if isinstance(exponent, (Value, Tensor)):
+        raise _NotPolynomialError("has an exponent that is not a number")
+    if exponent != int(exponent) or exponent < 0:
+        raise _NotPolynomialError(f"has the exponent {exponent}; only whole numbers from 0 on give polynomials")
+    if exponent == 0:
+        return domain.constant(torch.ones(tuple(operation.example.shape), dtype=operation.example.dtype))
+    power: Value = base
+    for _ in range(int(exponent) - 1):
+        power = domain.product(torch.mul, power, base)
+    return power
+
+
+def _square(domain: Domain, operation: Operation) -> Value:
+    (base,) = operation.args
+    return domain.product(torch.mul, base, base)
+
+
+def _product_over_axis(domain: Domain, operation: Operation) -> Value:
+    base, *rest = operation.args
+    if not rest:
+        base, axis, size = domain.linear(lambda x: x.flatten(), base), 0, operation.first_shape.numel()
+    else:
+        axis, size = rest[0], operation.first_shape[rest[0]]
+    keepdim = bool(rest[1]) if len(rest) > 1 else False
+
+    def factor(position: int) -> Value:
+        return domain.linear(lambda x: x.narrow(axis, position, 1) if keepdim else x.select(axis, position), base)
+
+    result = factor(0)
+    for position in range(1, size):
+        result = domain.product(torch.mul, result, factor(position))
+    return result
+
+
+def _affine_map(function: Callable[..., Tensor], spatial: int, *, bias_at: int) -> Rule:
+    """A layer with weight and bias: bilinear in input and weight, plus the bias along the channel axis."""
+
+    def rule(domain: Domain, operation: Operation) -> Value:
+        arguments = list(operation.args)
+        value, weight = arguments[:2]
+        bias = arguments[bias_at] if len(arguments) > bias_at else operation.kwargs.get("bias")
+        rest = arguments[bias_at + 1 :]
+
+        def homogeneous(x: Tensor, w: Tensor) -> Tensor:
+            return function(x, w, None, *rest)
+
+        out = domain.product(homogeneous, _lift(domain, value), _lift(domain, weight))
+        if bias is None:
+            return out
+        return domain.linear(lambda y, b: y + b.reshape(-1, *(1,) * spatial), out, _lift(domain, bias))
+
+    return rule
+
+
+def _batch_norm(domain: Domain, operation: Operation) -> Any:
+    """With running statistics, batch norm is an affine map of each channel."""
+    value, weight, bias, mean, variance, *rest = operation.args
+    epsilon = rest[-1] if operation.name == "_native_batch_norm_legit_no_training" else rest[2]
+    uses_batch = operation.name != "_native_batch_norm_legit_no_training" and bool(rest[0])
+    if mean is None or variance is None or uses_batch:
+        raise _NotPolynomialError("divides by the deviation of its own input; give it running statistics")
+    for parameter in (weight, bias, mean, variance):
+        if isinstance(parameter, Value):
+            raise _NotPolynomialError("has statistics or parameters that depend on the input")
+    scale = (variance + epsilon).rsqrt() * (1 if weight is None else weight)
+    shift = (0 if bias is None else bias) - mean * scale
+    shape = (1, -1) + (1,) * (_rank(operation.example) - 2)
+    scaled = domain.linear(lambda x: x * scale.reshape(shape), value)
+    out = domain.linear(lambda x, b: x + b.reshape(shape), scaled, domain.constant(shift))
+    return [out] if operation.name == "_native_batch_norm_legit_no_training" else out
+
+
+def _rank(example: Any) -> int:
+    return (example[0] if isinstance(example, (list, tuple)) else example).ndim
+
+
+def _instance_norm(domain: Domain, operation: Operation) -> Any:
+    if operation.args[5]:
+        raise _NotPolynomialError(_NORMALISED)
+    value, weight, bias, mean, variance, _, _, epsilon, *_ = operation.args
+    return _batch_norm(
+        domain, replace(operation, args=(value, weight, bias, mean, variance, False, 0.0, epsilon), kwargs={})
+    )
+
+
+def _pad(domain: Domain, operation: Operation) -> Value:
+    value, widths, *rest = operation.args
+    if operation.name == "constant_pad_nd":
+        mode, fill = "constant", rest[0] if rest else 0
+    else:
+        mode = rest[0] if rest else "constant"
+        fill = rest[1] if len(rest) > 1 else None
+
+    def pad(x: Tensor, border: float = 0.0) -> Tensor:
+        return torch.nn.functional.pad(x, tuple(widths), mode=mode, value=border if mode == "constant" else None)
+
+    padded = domain.linear(pad, value)
+    if not fill:
+        return padded
+    return domain.linear(torch.add, padded, domain.constant(pad(torch.zeros(operation.first_shape), float(fill))))
+
+
+def _masked_fill(domain: Domain, operation: Operation) -> Value:
+    _require_constant(operation, 1, 2)
+    value, mask, fill = operation.args
+    kept = domain.linear(lambda x: x.masked_fill(mask, 0), value)
+    shape = tuple(operation.example.shape)
+    filled = torch.zeros(shape, dtype=torch.float64).masked_fill(mask, float(fill))
+    return domain.linear(torch.add, kept, domain.constant(filled))
+
+
+def _where(domain: Domain, operation: Operation) -> Value:
+    if isinstance(operation.args[0], Value):
+        raise _NotPolynomialError(_WHY["where"])
+    condition, left, right = operation.args
+    return domain.linear(lambda x, y: torch.where(condition, x, y), _lift(domain, left), _lift(domain, right))
+
+
+def _to_copy(domain: Domain, operation: Operation) -> Value:
+    if not operation.example.is_floating_point():
+        raise _NotPolynomialError(f"rounds to {operation.example.dtype}")
+    return domain.linear(lambda x: x.clone(), operation.args[0])  # a change of precision is no change of the function
+
+
+def _einsum(domain: Domain, operation: Operation) -> Value:
+    equation, tensors, *_ = operation.args
+    live = [position for position, tensor in enumerate(tensors) if isinstance(tensor, Value)]
+
+    def with_live(*values: Tensor) -> Tensor:
+        operands = list(tensors)
+        for position, value in zip(live, values, strict=True):
+            operands[position] = value
+        return torch.einsum(equation, *operands)
+
+    if len(live) == 1:
+        return domain.linear(with_live, tensors[live[0]])
+    if len(live) == 2:
+        return domain.product(with_live, tensors[live[0]], tensors[live[1]])
+    raise _NotPolynomialError("multiplies more than two functions of the input at once; write it as products of two")
+
+
+def _add_product(multiply: Callable[[Tensor, Tensor], Tensor]) -> Rule:
+    """addmm, baddbmm, addcmul, ...: beta * a + alpha * (b times c)."""
+
+    def rule(domain: Domain, operation: Operation) -> Value:
+        a, b, c = operation.args[:3]
+        beta = operation.kwargs.get("beta", 1)
+        alpha = operation.kwargs.get("alpha", operation.kwargs.get("value", 1))
+        times = domain.product(multiply, _lift(domain, b), _lift(domain, c))
+        return domain.linear(lambda x, y: beta * x + alpha * y, _lift(domain, a), times)
+
+    return rule
+
+
+def _shape_only(domain: Domain, operation: Operation) -> Tensor:
+    """What is made in the shape of a value does not depend on it."""
+    _, *rest = operation.args
+    return operation.target(torch.zeros(operation.first_shape), *rest, **operation.kwargs)
+
+
+_F = torch.nn.functional
+
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(_LINEAR_NAMES.split(), _linear_in_first),
+    **dict.fromkeys(("split", "split_with_sizes", "chunk", "unbind", "tensor_split"), _split),
+    **dict.fromkeys(("add", "sub", "rsub"), _sum_of_two),
+    **dict.fromkeys(("mul", "matmul", "mm", "bmm", "mv", "dot", "outer", "inner", "kron"), _product_of_two),
+    **dict.fromkeys(("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"), _shape_only),
+    "cat": _concatenate,
+    "stack": _concatenate,
+    "div": _divide,
+    "true_divide": _divide,
+    "pow": _power,
+    "square": _square,
+    "prod": _product_over_axis,
+    "linear": _affine_map(_F.linear, 0, bias_at=2),
+    "conv1d": _affine_map(_F.conv1d, 1, bias_at=2),
+    "conv2d": _affine_map(_F.conv2d, 2, bias_at=2),
+    "conv3d": _affine_map(_F.conv3d, 3, bias_at=2),
+    "conv_transpose1d": _affine_map(_F.conv_transpose1d, 1, bias_at=2),
+    "conv_transpose2d": _affine_map(_F.conv_transpose2d, 2, bias_at=2),
+    "conv_transpose3d": _affine_map(_F.conv_transpose3d, 3, bias_at=2),
+    "batch_norm": _batch_norm,
+    "_native_batch_norm_legit_no_training": _batch_norm,
+    "instance_norm": _instance_norm,
+    "constant_pad_nd": _pad,
+    "pad": _pad,
+    "masked_fill": _masked_fill,
+    "where": _where,
+    "_to_copy": _to_copy,
+    "to": _to_copy,
+    "einsum": _einsum,
+    "addmm": _add_product(torch.matmul),
+    "addmv": _add_product(torch.matmul),
+    "baddbmm": _add_product(torch.matmul),
+    "addcmul": _add_product(torch.mul),
+}

@@ -1,0 +1,70 @@
+"""Checks to use in your own tests: that a layer is the polynomial it claims to be, and starts well."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pinets.algebra import certify, orders
+from pinets.algebra.graph import Inputs, check_inputs, evaluating
+
+__all__ = ["assert_polynomial", "assert_same_function", "assert_variance_preserved"]
+
+
+def assert_polynomial(model: nn.Module, example: Inputs, *, degree: int | None = None) -> None:
+    """Assert that a network is a polynomial of its input in evaluation mode, and of exactly the degree given.
+
+    >>> from pinets import NCP
+    >>> assert_polynomial(NCP(4, 2, rank=3, order=3), torch.randn(2, 4), degree=3)
+    """
+    certificate = certify(model, example)
+    if not certificate.polynomial:
+        raise AssertionError(str(certificate))
+    if degree is not None and certificate.degree != degree:
+        raise AssertionError(f"expected a polynomial of degree {degree}, got {certificate}")
+
+
+def assert_same_function(first: nn.Module, second: nn.Module, inputs: Inputs, *, tolerance: float = 0.0) -> None:
+    """Assert that two networks have the same outputs in evaluation mode, to the last bit unless a tolerance is given.
+
+    >>> layer = nn.Linear(3, 3)
+    >>> assert_same_function(layer, nn.Sequential(layer), torch.randn(2, 3))
+    """
+    values = check_inputs(inputs)
+    with evaluating(first), evaluating(second), torch.no_grad():
+        a, b = first(*values), second(*values)
+    if a.shape != b.shape:
+        raise AssertionError(f"outputs have different shapes: {tuple(a.shape)} and {tuple(b.shape)}")
+    difference = (a - b).abs().max().item()
+    if not difference <= tolerance:
+        raise AssertionError(f"outputs differ by up to {difference:.3g}, allowed is {tolerance:.3g}")
+
+
+def assert_variance_preserved(
+    model: nn.Module, z: Tensor, *, factor: float = 2.0, min_share: float | None = None
+) -> None:
+    """Assert that the output's variance is within a factor of the input's, over the batch given.
+
+    Args:
+        model: A network whose parameters are as initialised.
+        z: A batch of inputs; a large one, since high degrees have heavy tails.
+        factor: How far the variances may be apart.
+        min_share: If given, assert too that each degree from 1 on carries at least this share of the variance.
+
+    >>> from pinets import CCP
+    >>> z = torch.randn(4096, 64, generator=torch.Generator().manual_seed(0))
+    >>> assert_variance_preserved(CCP(64, 64, rank=64, order=4), z, min_share=0.01)
+    """
+    check_inputs(z)
+    with evaluating(model), torch.no_grad():
+        before, after = z.var().item(), model(z).var().item()
+    if not before / factor <= after <= before * factor:
+        raise AssertionError(
+            f"the output's variance is {after:.3g}, the input's {before:.3g}: more than {factor:g} apart"
+        )
+    if min_share is not None:
+        parts = orders(model, z)[1:].flatten(1).var(dim=1)
+        shares = (parts / parts.sum()).tolist()
+        for degree, share in enumerate(shares, start=1):
+            if not share >= min_share:
+                raise AssertionError(f"degree {degree} carries {share:.2g} of the variance, less than {min_share:g}")
