@@ -74,14 +74,14 @@ def test_ccp_of_any_order_is_the_sum_over_subsets_of_factors(z, order):
 
 
 def ncp_parameters(layer: NCP) -> dict[str, list[np.ndarray]]:
-    """The factors A_n, S_n, B_n, b_n of a layer whose biases are factored; B_1^T b_1 is folded into A_1, so it is one."""
+    """The factors A_n, S_n, B_n, b_n of a layer with factored biases; B_1^T b_1, folded into A_1, is one."""
     bodies = [step.body for step in layer.steps]
+    factors = [body.parametrizations.bias for body in bodies]
     return {
         "A": [matrix(layer.start.weight)] + [matrix(step.gate.weight) for step in layer.steps],
         "S": [np.empty(0)] + [matrix(body.weight) for body in bodies],
-        "B": [np.full((OMEGA, K), 1 / OMEGA)]
-        + [body.parametrizations.bias[0].weight.detach().numpy() for body in bodies],
-        "b": [np.ones(OMEGA)] + [body.parametrizations.bias.original.detach().numpy() for body in bodies],
+        "B": [np.full((OMEGA, K), 1 / OMEGA)] + [factor[0].weight.detach().numpy() for factor in factors],
+        "b": [np.ones(OMEGA)] + [factor.original.detach().numpy() for factor in factors],
     }
 
 

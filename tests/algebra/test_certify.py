@@ -1,0 +1,244 @@
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from pinets import CCP, NCP, NCPSkip, PowerSum, certify
+from pinets.algebra import NotPolynomialError, orders
+from pinets.testing import assert_polynomial
+
+CONV = partial(nn.Conv2d, kernel_size=3, padding=1)
+
+
+class Function(nn.Module):
+    """A network that is one function."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+def vector(features: int = 6) -> torch.Tensor:
+    return torch.randn(2, features, generator=torch.Generator().manual_seed(0))
+
+
+def image() -> torch.Tensor:
+    return torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("model", [CCP, NCP, NCPSkip])
+@pytest.mark.parametrize("order", [1, 2, 3, 8, 16])
+def test_degree_is_the_order(model, order):
+    certificate = certify(model(6, 4, rank=5, order=order), vector())
+    assert certificate.polynomial
+    assert certificate.degree == order
+    assert certificate.violations == []
+
+
+def test_degree_of_a_product_is_the_product_of_degrees():
+    product = nn.Sequential(CCP(6, 5, rank=4, order=3), NCP(5, 4, rank=4, order=2), NCPSkip(4, 3, rank=4, order=4))
+    assert certify(product, vector()).degree == 24
+
+
+def test_degrees_in_the_hundreds():
+    product = nn.Sequential(*(NCP(6, 6, rank=6, order=2) for _ in range(9)))
+    assert certify(product, vector()).degree == 512
+
+
+def test_claiming_one_degree_less_is_refused():
+    layer = NCP(6, 4, rank=5, order=4)
+    assert_polynomial(layer, vector(), degree=4)
+    for wrong in (3, 5):
+        with pytest.raises(
+            AssertionError, match=f"expected a polynomial of degree {wrong}, got a polynomial of degree 4"
+        ):
+            assert_polynomial(layer, vector(), degree=wrong)
+
+
+def test_convolutional_network_with_batch_norm_in_evaluation_mode():
+    network = nn.Sequential(
+        NCP(3, 8, rank=8, order=2, op=CONV),
+        nn.BatchNorm2d(8),
+        nn.AvgPool2d(2),
+        NCPSkip(8, 8, rank=4, order=2, op=CONV),
+        nn.Upsample(scale_factor=2),
+        nn.Dropout(0.5),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, 5),
+    )
+    assert network.training
+    assert certify(network, image()).degree == 4
+    assert network.training, "certify must leave the network as it was"
+    assert network[1].num_batches_tracked == 0
+
+
+@pytest.mark.parametrize(
+    ("module", "operation"),
+    [
+        (nn.ReLU(), "relu"),
+        (nn.ReLU(inplace=True), "relu"),
+        (nn.LeakyReLU(), "leaky_relu"),
+        (nn.PReLU(), "prelu"),
+        (nn.Tanh(), "tanh"),
+        (nn.Sigmoid(), "sigmoid"),
+        (nn.GELU(), "gelu"),
+        (nn.SiLU(), "silu"),
+        (nn.ELU(), "elu"),
+        (nn.Softmax(dim=1), "softmax"),
+        (nn.MaxPool2d(2), "max_pool2d"),
+        (nn.InstanceNorm2d(8), "instance_norm"),
+        (nn.GroupNorm(2, 8), "group_norm"),
+        (nn.LayerNorm([8, 8, 8]), "layer_norm"),
+        (nn.BatchNorm2d(8, track_running_stats=False), "batch_norm"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_what_breaks_polynomiality_is_named_with_its_path(module, operation):
+    network = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.Sequential(nn.Identity(), module), CCP(8, 2, rank=4, order=2, op=CONV)
+    )
+    certificate = certify(network, image())
+    assert not certificate.polynomial
+    assert certificate.degree is None
+    (violation,) = certificate.violations
+    assert violation.path == "1.1"
+    assert operation in violation.operation
+    assert violation.module == type(module).__name__
+    assert violation.reason
+
+
+@pytest.mark.parametrize(
+    ("function", "operation"),
+    [
+        (lambda x: x / x.sum(), "div"),
+        (lambda x: 1 / x, "reciprocal"),
+        (lambda x: x**0.5, "pow"),
+        (lambda x: x**-1, "pow"),
+        (lambda x: 2**x, "pow"),
+        (lambda x: torch.where(x > 0, x, -x), "where"),
+        (lambda x: x.abs(), "abs"),
+        (lambda x: x.max(dim=1).values, "max"),
+        (lambda x: x.sort(dim=1).values, "sort"),
+        (lambda x: x[:, x.argmax(dim=1)], "argmax"),
+        (lambda x: torch.linalg.norm(x, dim=1), "norm"),
+        (lambda x: x.to(torch.int32).float(), "to_copy"),
+        (lambda x: F.normalize(x), "norm"),
+    ],
+)
+def test_functions_that_are_not_polynomial(function, operation):
+    certificate = certify(Function(function), vector())
+    assert not certificate.polynomial
+    assert any(operation in violation.operation for violation in certificate.violations), certificate
+
+
+def test_every_violation_is_named_not_only_the_first():
+    network = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6), nn.Tanh(), nn.LayerNorm(6))
+    assert [violation.path for violation in certify(network, vector()).violations] == ["1", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x if x.sum() > 0 else -x, lambda x: x * x.max().item(), lambda x: x[: int(x.sum().item())]],
+)
+def test_data_dependent_control_flow(function):
+    certificate = certify(Function(function), vector())
+    assert not certificate.polynomial
+    assert certificate.degree is None
+
+
+@pytest.mark.parametrize(
+    ("function", "degree"),
+    [
+        (lambda x: x * 0 + 3, 0),
+        (lambda x: torch.ones_like(x), 0),
+        (lambda x: x, 1),
+        (lambda x: x / 3 - 1, 1),
+        (lambda x: 5 - x, 1),
+        (lambda x: x**3, 3),
+        (lambda x: x.square() * x, 3),
+        (lambda x: x.prod(dim=1), 6),
+        (lambda x: x @ x.T @ x, 3),
+        (lambda x: torch.einsum("bi,bj->bij", x, x), 2),
+        (lambda x: torch.addcmul(x, x, x), 2),
+        (lambda x: torch.cat([x, x * x], dim=1).chunk(2, dim=1)[1] * x, 3),
+        (lambda x: torch.cat([x, x * x], dim=1)[:, :6], 1),
+        (lambda x: torch.stack([x, x * x]).unbind()[0], 1),
+        (lambda x: F.pad(x, (1, 2), value=4.0), 1),
+        (lambda x: x.masked_fill(torch.arange(6) > 3, 2.0), 1),
+        (lambda x: torch.where(torch.arange(6) > 3, x * x, x), 2),
+        (lambda x: x.flip(1).roll(1, 1).cumsum(1) * x[:, [0, 0, 1, 1, 2, 2]], 2),
+        (lambda x: (x + 1) ** 2 - x * x, 1),  # the squares cancel
+        (lambda x: (x + x.flip(1)) ** 2 - x * x - 2 * x * x.flip(1) - x.flip(1) ** 2 + x, 1),  # to rounding
+        (lambda x: x.double().float() * x, 2),
+    ],
+)
+def test_degrees_of_functions(function, degree):
+    certificate = certify(Function(function), vector())
+    assert certificate.polynomial, certificate
+    assert certificate.degree == degree, certificate
+
+
+def test_a_scale_of_zero_does_not_count():
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.alpha = nn.Parameter(torch.zeros(()))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.alpha * (x * x)
+
+    network = Scaled()
+    assert certify(network, vector()).degree == 1
+    nn.init.constant_(network.alpha, 1e-30)
+    assert certify(network, vector()).degree == 2
+
+
+def test_power_sum_with_instance_norm_is_not_a_polynomial_and_with_batch_norm_is():
+    z = torch.randn(2, 4, 9)
+    assert not certify(PowerSum(3, norm=lambda: nn.InstanceNorm1d(4)), z).polynomial
+    assert certify(PowerSum(3, norm=lambda: nn.BatchNorm1d(4)), z).degree == 3
+
+
+def test_several_inputs():
+    class Bilinear(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x * y + x
+
+    assert certify(Bilinear(), (vector(), vector())).degree == 2
+
+
+def test_certificate_reads_well():
+    text = str(certify(nn.Sequential(CCP(6, 4, rank=5, order=3), nn.MaxPool1d(2)), vector()))
+    assert text == (
+        "not a polynomial: 1 operation in the way\n"
+        "  - 1 (MaxPool1d): max_pool1d takes a maximum; average pooling is linear"
+    )
+    assert str(certify(CCP(6, 4, rank=5, order=3), vector())).startswith("a polynomial of degree 3\n")
+
+
+def test_bad_examples():
+    layer = CCP(6, 4, rank=5, order=3)
+    with pytest.raises(TypeError, match=r"floating-point type, got torch\.int64"):
+        certify(layer, torch.ones(2, 6, dtype=torch.long))
+    with pytest.raises(ValueError, match="1 of 12 values that are NaN or infinite"):
+        certify(
+            layer,
+            vector()
+            .index_fill(1, torch.tensor([0]), 1.0)
+            .index_put((torch.tensor(0), torch.tensor(1)), torch.tensor(torch.nan)),
+        )
+    with pytest.raises(ValueError, match="expects 6 features"):
+        certify(layer, vector(5))
+    with pytest.raises(TypeError, match="got list"):
+        certify(layer, [[1.0]])  # type: ignore[arg-type]
+
+
+def test_what_is_exact_for_polynomials_only_refuses_the_rest():
+    with pytest.raises(NotPolynomialError, match=r"1 \(ReLU\): relu is piecewise linear"):
+        orders(nn.Sequential(nn.Linear(6, 4), nn.ReLU()), vector())

@@ -1,0 +1,129 @@
+import itertools
+import math
+
+import pytest
+import sympy
+import torch
+from torch import nn
+
+from pinets import CCP, NCP, NCPSkip, PowerSum, expand
+from pinets.algebra import NotPolynomialError
+
+MODELS = [CCP, NCP, NCPSkip]
+
+
+def make(model: type, order: int, features: int = 4) -> nn.Module:
+    torch.manual_seed(order)
+    return model(features, 3, rank=5, order=order, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_coefficients_are_derivatives_at_zero(model, order):
+    """The symmetric W^[n] of a polynomial is its n-th derivative at zero over n!."""
+    layer = make(model, order)
+    derivative, zero = layer, torch.zeros(4, dtype=torch.float64)
+    expansion = expand(layer)
+    for n in range(order + 1):
+        expected = derivative(zero) / math.factorial(n)
+        torch.testing.assert_close(expansion.coefficients[n], expected.detach(), rtol=0, atol=1e-10)
+        derivative = torch.func.jacfwd(derivative)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
+def test_expansion_is_the_same_function_and_symmetric(model, order):
+    layer = make(model, order)
+    expansion = expand(layer)
+    z = torch.randn(7, 4, dtype=torch.float64)
+    torch.testing.assert_close(expansion(z), layer(z).detach(), rtol=1e-10, atol=1e-10)
+    top = expansion.coefficients[order]
+    for axes in itertools.permutations(range(1, order + 1)):
+        torch.testing.assert_close(top.permute(0, *axes), top, rtol=0, atol=1e-14)
+
+
+def test_products_and_convolutions():
+    torch.manual_seed(0)
+    product = nn.Sequential(CCP(3, 4, rank=5, order=2), NCP(4, 2, rank=3, order=2)).double()
+    z = torch.randn(6, 3, dtype=torch.float64)
+    torch.testing.assert_close(expand(product)(z), product(z).detach())
+    network = nn.Sequential(
+        CCP(1, 2, rank=2, order=2, op=lambda *a, **k: nn.Conv1d(*a, kernel_size=3, padding=1, **k)),
+        nn.BatchNorm1d(2),
+        nn.Flatten(),
+        PowerSum(2),
+    ).double()
+    network.eval()
+    x = torch.randn(6, 1, 4, dtype=torch.float64)
+    expansion = expand(network, x)
+    assert expansion.degree == 4
+    assert expansion.coefficients[2].shape == (8, 4, 4)
+    torch.testing.assert_close(expansion(x), network(x).detach())
+
+
+def test_sympy_and_numpy_and_latex():
+    layer = make(NCP, 3, features=2)
+    expansion = expand(layer)
+    a, b = sympy.symbols("a b")
+    values = {a: 0.3, b: -1.2}
+    expected = layer(torch.tensor([[0.3, -1.2]], dtype=torch.float64))[0].tolist()
+    found = [float(polynomial.subs(values)) for polynomial in expansion.to_sympy([a, b])]
+    assert found == pytest.approx(expected, rel=1e-10)
+    assert [array.shape for array in expansion.to_numpy()] == [(3,), (3, 2), (3, 2, 2), (3, 2, 2, 2)]
+
+    class Known(nn.Module):
+        def forward(self, z):
+            x, y = z[:, :1], z[:, 1:]
+            return 1 + 2 * x * x * y - y
+
+    assert expand(Known(), torch.zeros(1, 2)).latex() == "1 + 2 z_{0}^{2} z_{1} - z_{1}"
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("order", [2, 3])
+def test_largest_monomials_without_the_dense_tensor(model, order):
+    layer = make(model, order, features=6)
+    dense = expand(layer)
+    searched = expand(layer, top=30, memory=4 * 8 * 6 ** (order - 1) * 5)  # the states fit, the last product does not
+    with pytest.raises(ValueError, match="searched, not kept"):
+        searched.coefficients[order]
+    for a, b in zip(dense.top(30), searched.top(30), strict=True):
+        assert (a.output, a.indices) == (b.output, b.indices)
+        assert a.coefficient == pytest.approx(b.coefficient, rel=1e-9)
+
+
+def test_largest_monomials_are_those_of_the_polynomial_multiplied_out():
+    expansion = expand(make(CCP, 3, features=3))
+    z = sympy.symbols("z0:3")
+    everything = []
+    for output, polynomial in enumerate(expansion.to_sympy(list(z))):
+        for powers, coefficient in sympy.Poly(polynomial, *z).terms():
+            indices = tuple(index for index, power in enumerate(powers) for _ in range(power))
+            if indices:
+                everything.append((abs(float(coefficient)), output, indices))
+    expected = [(output, indices) for _, output, indices in sorted(everything, reverse=True)[:10]]
+    assert [(m.output, m.indices) for m in expansion.top(10)] == expected
+
+
+def test_what_cannot_be_exact_or_does_not_fit_is_refused():
+    with pytest.raises(NotPolynomialError, match="ReLU"):
+        expand(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+    with pytest.raises(ValueError, match=r"481,890,304 coefficients of degree 3 .* expand\(\.\.\., top=100\)"):
+        expand(CCP(784, 1, rank=2, order=3))
+    with pytest.raises(ValueError, match="give an example"):
+        expand(PowerSum(2))
+    with pytest.raises(ValueError, match="from 0 to 2, got 3"):
+        expand(make(CCP, 2)).top(4, output=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+def test_784_inputs_of_order_3_within_2_gb_and_a_minute(model):
+    import resource
+    import time
+
+    start = time.perf_counter()
+    found = expand(model(784, 10, rank=64, order=3), top=100).top(100)
+    assert len(found) == 100
+    assert time.perf_counter() - start < 60
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < 2.4e9  # torch itself takes 0.4
