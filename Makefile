@@ -1,0 +1,46 @@
+# Everything below sets itself up in an environment of its own (.venv) and leaves the system's Python alone.
+#
+#   make quickstart   train polynomial networks on handwritten digits, and write a report
+#   make test         lint, format, types, tests, doctests
+#   make verify       the heavier tests
+#   make lint         lint, format, types
+#   make clean        remove the environment and all caches
+#
+# PYTHON    which Python (3.11 or later) to make the environment with
+# PIP_ARGS  further arguments for pip, for example where to find torch (see CONTRIBUTING.md)
+
+PYTHON ?= python3
+PIP_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+# one thread for each of the two workers: more only get in each other's way
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+.PHONY: quickstart test verify lint clean
+.DEFAULT_GOAL := test
+
+quickstart: $(INSTALLED)
+	$(BIN)/pinets quickstart
+
+test: lint
+	$(PYTEST) -m "not slow"
+
+verify: $(INSTALLED)
+	$(PYTEST) -m slow
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pinets needs Python 3.11 or later; name one, as in: make PYTHON=python3.12")'
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt -e ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Benchmarks: one file per question, all timed with :mod:`pinets.bench.timing`."""

@@ -1,0 +1,74 @@
+"""The entry point: find the verb, run it, and turn what happened into an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+from pinets import __version__
+from pinets.cli.parser import Parser, UsageError, add_traceback
+
+__all__ = ["main"]
+
+# A verb is a module of this package with a function `add_parser(verbs)`. It imports torch where it runs, not where it
+# is declared, so that help is instant.
+VERBS = ("quickstart", "certify", "expand", "train", "eval", "compare", "list", "show", "report", "bench")
+
+EPILOG = """examples:
+  pinets quickstart
+  pinets certify "CCP(16, 4, rank=8, order=3)"
+  pinets VERB --help
+
+exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line (that of the process if left out) and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        args = make_parser(words).parse_args(words)
+    except SystemExit as end:  # argparse leaves this way, after help and after an error
+        return end.code if isinstance(end.code, int) else 0
+    try:
+        code: int = args.run(args)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        print(f"{args.prog}: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # whoever was reading has read enough, as in `pinets expand ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        if "traceback" in args:
+            traceback.print_exc()
+        else:
+            print(f"{args.prog}: {explain(error)}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+
+
+def make_parser(words: Sequence[str]) -> Parser:
+    parser = Parser(
+        prog="pinets",
+        description="Deep polynomial neural networks: build, train, certify, expand, deploy.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"pinets {__version__}")
+    add_traceback(parser)
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb", required=True, prog="pinets")
+    named = next((word for word in words if not word.startswith("-")), None)
+    for verb in [named] if named in VERBS else VERBS:  # a known verb does not wait for the others
+        import_module(f"pinets.cli.{verb}").add_parser(verbs)
+    return parser
+
+
+def explain(error: Exception) -> str:
+    """An error in one line."""
+    text = " ".join(str(error).split())
+    explained = isinstance(error, (ValueError, TypeError, RuntimeError, OSError, ImportError))
+    return text if explained and text else f"{type(error).__name__}: {text}".rstrip(": ")

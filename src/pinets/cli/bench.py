@@ -1,0 +1,108 @@
+"""``pinets bench``: measure speed on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from pinets._nearest import did_you_mean
+from pinets.cli.arguments import positive
+from pinets.cli.parser import UsageError, Verbs, add_verb
+
+if TYPE_CHECKING:
+    from pinets.bench.core import Case, Row
+
+__all__ = ["add_parser"]
+
+_VARIABLES = ("model", "d", "k", "N", "batch")
+
+
+def add_parser(verbs: Verbs) -> None:
+    parser = add_verb(
+        verbs,
+        "bench",
+        None,
+        summary="measure speed on this machine",
+        example="pinets bench core --quick",
+    )
+    benches = parser.add_subparsers(title="benchmarks", metavar="BENCHMARK", dest="benchmark", required=True)
+    _add_core(benches)
+
+
+def _add_core(benches: Verbs) -> None:
+    parser = add_verb(
+        benches,
+        "core",
+        run_core,
+        summary="compare the models with the bare matrix products they cannot avoid",
+        details=(
+            "Forward (without gradients), and forward and backward, of CCP, NCP and NCP-Skip, interleaved with\n"
+            "their products alone. rate = time of the products / time of the model."
+        ),
+        example="""
+            pinets bench core --quick
+            pinets bench core --only model=CCP,d=784,k=256 --seconds 60
+        """,
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes only, about half a minute")
+    parser.add_argument(
+        "--only",
+        metavar="NAME=VALUE,...",
+        type=_only,
+        default=[],
+        help=f"these sizes only; names are {', '.join(_VARIABLES)}, and may be given several times",
+    )
+    parser.add_argument("--seconds", type=positive, help="stop after this time (default: 900, with --quick 30)")
+    parser.add_argument("--threads", type=positive, help="threads for torch (default: its own choice)")
+    parser.add_argument("--out", metavar="FILE", default="runs/bench-core.json", help="JSON (default: %(default)s)")
+
+
+def run_core(args: argparse.Namespace) -> int:
+    import torch
+
+    from pinets._files import write_bytes
+    from pinets.bench import core
+
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    try:
+        which = core.cases(core.QUICK if args.quick else core.FULL, args.only)
+    except ValueError as error:
+        raise UsageError(f"--only: {error}") from error
+    print(f"{'':40}{'forward':^30}{'forward + backward':^30}")
+    print(f"{'model':8}{'d':>8}{'k':>8}{'N':>8}{'batch':>8}" + f"{'ms':>10}{'bare ms':>10}{'rate':>10}" * 2)
+    seconds = args.seconds or (30 if args.quick else 900)
+    bench = core.bench_core(which, seconds=seconds, on_start=_announce, on_rows=_print_rows)
+    print(f"\n{bench.summary()}")
+    write_bytes(args.out, json.dumps(bench.to_json(), indent=1).encode())
+    print(f"written to {args.out}")
+    return 0
+
+
+def _announce(case: Case, seconds_left: float) -> None:
+    if sys.stderr.isatty():
+        minutes, seconds = divmod(round(seconds_left), 60)
+        print(f"\r{case} ... at most {minutes}:{seconds:02} left ", end="\x1b[K", file=sys.stderr, flush=True)
+
+
+def _print_rows(rows: list[Row]) -> None:
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    case = rows[0].case
+    sizes = f"{case.model:8}{case.d:8}{case.k:8}{case.N:8}{case.batch:8}"
+    print(
+        sizes + "".join(f"{r.seconds * 1e3:10.3f}{r.bare_seconds * 1e3:10.3f}{r.rate:10.2f}" for r in rows), flush=True
+    )
+
+
+def _only(text: str) -> list[tuple[str, str | int]]:
+    """Read ``d=784,k=256``."""
+    chosen: list[tuple[str, str | int]] = []
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if name not in _VARIABLES or not equals:
+            raise argparse.ArgumentTypeError(f"unknown size {part!r}{did_you_mean(name, _VARIABLES)}")
+        chosen.append((name, value if name == "model" else positive(value)))
+    return chosen

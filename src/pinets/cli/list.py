@@ -1,0 +1,42 @@
+"""``pinets list``: what there is by name."""
+
+from __future__ import annotations
+
+import argparse
+
+from pinets.cli.parser import Verbs, add_verb
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(verbs: Verbs) -> None:
+    parser = add_verb(
+        verbs,
+        "list",
+        run,
+        summary="list recipes, models or data sets",
+        example="""
+            pinets list recipes
+            pinets list models
+        """,
+    )
+    parser.add_argument("what", metavar="WHAT", choices=["recipes", "models", "data"], nargs="?", default="recipes")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.what == "recipes":
+        from pinets.recipes import list_recipes, recipe_notes
+
+        rows = {name: recipe_notes(name).partition("\n")[0] for name in list_recipes()}
+    elif args.what == "data":
+        from pinets.data import DATA_SETS
+
+        rows = {name: data_set.summary for name, data_set in DATA_SETS.items()}
+    else:
+        from pinets.models import list_models, model_entry
+
+        rows = {name: model_entry(name).summary for name in list_models()}
+    width = max(map(len, rows))
+    for name, summary in rows.items():
+        print(f"{name:{width}}  {summary}".rstrip())
+    return 0

@@ -1,0 +1,84 @@
+"""argparse, answering unknown words with the nearest known one, and one way to declare a verb."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeAlias
+
+from pinets._nearest import did_you_mean
+
+__all__ = ["Parser", "UsageError", "Verbs", "add_traceback", "add_verb"]
+
+Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+class UsageError(ValueError):
+    """Something on the command line is wrong that only the verb itself can tell."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that takes no abbreviations and suggests the nearest word."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Check the options first, or a misspelt one is reported as whatever it made argparse stumble on."""
+        for word in args or ():
+            is_option = word.startswith("-")
+            if word == "--" or (self._subparsers is not None and not is_option):
+                break  # what follows belongs to the verb
+            name = word.partition("=")[0]
+            if name.startswith("--") and name not in self._option_string_actions:
+                known = [option for option in self._option_string_actions if option.startswith("--")]
+                self.error(f"unknown option {name!r}{did_you_mean(name, known)}")
+        return super().parse_known_args(args, namespace)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            what = action.option_strings[0] if action.option_strings else str(action.metavar or action.dest).lower()
+            self.error(f"unknown {what} {value!r}{did_you_mean(str(value), map(str, action.choices))}")
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n{' ' * len(self.prog)}  see {self.prog} --help\n")
+
+
+def add_verb(
+    verbs: Verbs,
+    name: str,
+    run: Callable[[argparse.Namespace], int] | None,
+    *,
+    summary: str,
+    details: str = "",
+    example: str,
+) -> Parser:
+    """Declare a verb and return its parser, for the verb's own arguments.
+
+    Args:
+        verbs: What ``add_parser`` of a verb's module is given.
+        name: The word on the command line.
+        run: Called with the parsed arguments; returns the exit code. None for a verb that only has verbs of its own.
+        summary: One line, for the list of verbs.
+        details: What the verb's own help says below the summary.
+        example: Command lines, one per line.
+    """
+    description = f"{summary[0].upper()}{summary[1:]}.\n\n{details}".rstrip()
+    parser = verbs.add_parser(
+        name,
+        help=summary,
+        description="\n".join(textwrap.fill(line, 80) for line in description.splitlines()),
+        epilog="example:\n" + "\n".join(f"  {line.strip()}" for line in example.strip().splitlines()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_traceback(parser)
+    parser.set_defaults(run=run, prog=parser.prog)
+    return parser
+
+
+def add_traceback(parser: Parser) -> None:
+    """Add ``--traceback``; without a default, or that of a verb would overwrite what stood before the verb."""
+    parser.add_argument(
+        "--traceback", action="store_true", default=argparse.SUPPRESS, help="show where an error came from"
+    )

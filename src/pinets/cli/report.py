@@ -1,0 +1,33 @@
+"""``pinets report``: one HTML file about any number of runs."""
+
+from __future__ import annotations
+
+import argparse
+
+from pinets.cli.parser import Verbs, add_verb
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(verbs: Verbs) -> None:
+    parser = add_verb(
+        verbs,
+        "report",
+        run,
+        summary="write one self-contained HTML file about runs: table, curves, recipes",
+        example="pinets report runs --out report.html",
+    )
+    parser.add_argument("paths", metavar="RUN", nargs="+", help="run folders, or folders that hold some")
+    parser.add_argument("--out", metavar="FILE", default="report.html", help="(default: report.html)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from pinets.report.training import group_runs, summarize, text_table, write_report
+
+    groups = group_runs(args.paths)
+    finished = {name: runs for name, runs in groups.items() if any(run.finished for run in runs)}
+    if finished:
+        print(text_table([summarize(name, runs) for name, runs in finished.items()]))
+    write_report(groups, args.out)
+    print(f"report: {args.out}")
+    return 0

@@ -1,0 +1,78 @@
+"""``pinets train``: run a recipe."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pinets.cli.arguments import positive
+from pinets.cli.parser import Parser, UsageError, Verbs, add_verb
+
+if TYPE_CHECKING:
+    from pinets.recipes import Recipe
+
+__all__ = ["add_parser", "add_recipe_options", "read_recipe", "run"]
+
+
+def add_parser(verbs: Verbs) -> None:
+    parser = add_verb(
+        verbs,
+        "train",
+        run,
+        summary="train a recipe",
+        details="The run folder, OUT/NAME/seed-K, holds all there is to repeat it. Several processes: "
+        "torchrun --nproc-per-node 2 -m pinets.cli train NAME",
+        example="""
+            pinets train cifar10_prodpoly_resnet18 --scale small
+            pinets train cifar10_resnet18 --set optimizer.lr=0.05 --seeds 5
+            pinets train cifar10_resnet18 --resume
+        """,
+    )
+    parser.add_argument("name", metavar="NAME", help="a recipe; pinets list recipes shows them")
+    add_recipe_options(parser)
+    parser.add_argument("--seeds", metavar="N", type=positive, help="train N times, with seeds 0 to N - 1")
+    parser.add_argument("--resume", action="store_true", help="go on with a run that was interrupted, bit for bit")
+    parser.add_argument("--dry-run", action="store_true", help="print the recipe and its size, and train nothing")
+
+
+def add_recipe_options(parser: Parser) -> None:
+    """The options of all verbs that run recipes."""
+    parser.add_argument("--scale", choices=["full", "small"], default="full", help="small: for two CPU cores")
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="change a value, as optimizer.lr=0.05"
+    )
+    parser.add_argument("--data", metavar="DIR", help="where data sets are (default: $PINETS_DATA)")
+    parser.add_argument("--out", metavar="DIR", default="runs", help="where run folders are kept (default: runs)")
+
+
+def read_recipe(name: str, args: argparse.Namespace) -> Recipe:
+    """The recipe that the options of :func:`add_recipe_options` ask for."""
+    from pinets.recipes import RecipeError, get_recipe
+
+    try:
+        return get_recipe(name, args.scale, args.set)
+    except RecipeError as error:
+        raise UsageError(str(error)) from error
+
+
+def run(args: argparse.Namespace) -> int:
+    from pinets import recipes
+    from pinets.report.training import write_report
+
+    recipe = read_recipe(args.name, args)
+    runs = [recipe] if args.seeds is None else [replace(recipe, seed=seed) for seed in range(args.seeds)]
+    if args.dry_run:
+        print(json.dumps(recipes.to_json(recipe), indent=2))
+        for name, network in recipe.networks().items():
+            print(f"{name}: {sum(parameter.numel() for parameter in network.parameters()):,} parameters")
+        print("would train in " + ", ".join(str(recipes.run_folder(one, args.out).path) for one in runs))
+        return 0
+    for one in runs:
+        result = recipes.train(one, args.out, data_dir=args.data, resume=args.resume)
+        if recipes.is_main_process():
+            folder = recipes.run_folder(one, args.out)
+            write_report({one.title: [folder]}, folder.path / "report.html", title=f"{one.title}, seed {one.seed}")
+            print(f"{folder.path}: " + ", ".join(f"test {name} {value:.4f}" for name, value in result["test"].items()))
+    return 0

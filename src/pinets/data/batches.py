@@ -1,0 +1,168 @@
+"""Batches for training: every one a pure function of the seed, the epoch and the step."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from pinets.data.samples import SampleSet
+from pinets.data.transforms import Compose, Transform, draw_uniforms
+
+__all__ = ["Batches"]
+
+Batch = tuple[Tensor, Tensor]
+
+
+class Batches:
+    """Iterate over a set in batches of inputs and labels, one epoch per ``for`` loop.
+
+    The order of an epoch and the random numbers of a batch depend on nothing but the seed, the epoch and the step:
+    restoring :meth:`state_dict` continues with exactly the batches that would have followed, and ``world_size``
+    processes see together exactly the batches that one process sees, each its own rows of them.
+
+    ``epoch`` and ``step`` say which batch comes next. A loop left early is continued by the next one; while the last
+    batch of an epoch is being worked on, ``step`` equals ``len(batches)``, and a run resumed there finishes that epoch
+    with an empty loop.
+
+    Args:
+        samples: What to read.
+        batch_size: Of the whole batch, all processes together.
+        transform: Applied to every batch.
+        shuffle: Whether every epoch has an order of its own.
+        drop_last: Whether to leave out a last batch that is not full.
+        seed: Of the order and of the transform.
+        rank: Which of the processes this is.
+        world_size: How many processes share each batch.
+        prefetch: How many batches are prepared ahead, in a thread; for sets that are decoded while training.
+        device: Where batches go, before they are transformed.
+
+    Example:
+        >>> from pinets.data import ArraySet
+        >>> ten = ArraySet(torch.arange(10.0), torch.zeros(10).long(), ("number",))
+        >>> batches = Batches(ten, 4, shuffle=True)
+        >>> [len(labels) for inputs, labels in batches]
+        [4, 4, 2]
+        >>> batches.epoch, batches.step
+        (1, 0)
+    """
+
+    def __init__(
+        self,
+        samples: SampleSet,
+        batch_size: int,
+        *,
+        transform: Transform | None = None,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        prefetch: int = 0,
+        device: torch.device | str | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        if not 0 <= rank < world_size:
+            raise ValueError(f"rank must lie between 0 and world_size - 1, got rank {rank} of {world_size}")
+        if batch_size % world_size:
+            raise ValueError(f"batch_size {batch_size} cannot be shared equally by {world_size} processes")
+        if prefetch < 0:
+            raise ValueError(f"prefetch must be at least 0, got {prefetch}")
+        self.samples = samples
+        self.batch_size = batch_size
+        self.transform = Compose() if transform is None else transform
+        self.shuffle = shuffle
+        self.drop_last = drop_last
+        self.seed = seed
+        self.rank = rank
+        self.world_size = world_size
+        self.prefetch = prefetch
+        self.device = device
+        self.epoch = 0
+        self.step = 0
+        if len(self) == 0:
+            raise ValueError(f"{len(samples)} samples make no batch of {batch_size}")
+
+    def __len__(self) -> int:
+        """How many batches an epoch has."""
+        full, rest = divmod(len(self.samples), self.batch_size)
+        return full + (rest > 0 and not self.drop_last)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield what is left of the current epoch, then move on to the next."""
+        epoch = self.epoch
+        for batch in self._prepare(epoch, self.step):
+            self.step += 1
+            yield batch
+        self.epoch, self.step = epoch + 1, 0
+
+    def state_dict(self) -> dict[str, int | bool]:
+        """The position, and what gives it its meaning; all of it fits into JSON."""
+        return {"epoch": self.epoch, "step": self.step, **self._meaning()}
+
+    def load_state_dict(self, state: Mapping[str, int | bool]) -> None:
+        """Continue at a saved position; the number of processes may be another."""
+        meaning = self._meaning()
+        if missing := sorted({"epoch", "step", *meaning} - set(state)):
+            raise ValueError(f"the saved position lacks {', '.join(missing)}")
+        for name, value in meaning.items():
+            if state[name] != value:
+                raise ValueError(
+                    f"the saved position belongs to other batches: {name} was {state[name]}, and is {value} now"
+                )
+        epoch, step = state["epoch"], state["step"]
+        if epoch < 0 or not 0 <= step <= len(self):
+            raise ValueError(f"there is no step {step} in epoch {epoch}: an epoch has {len(self)} batches")
+        self.epoch, self.step = epoch, step
+
+    def _meaning(self) -> dict[str, int | bool]:
+        return {
+            "seed": self.seed,
+            "samples": len(self.samples),
+            "batch_size": self.batch_size,
+            "shuffle": self.shuffle,
+            "drop_last": self.drop_last,
+        }
+
+    def _prepare(self, epoch: int, first: int) -> Iterator[Batch]:
+        order = torch.arange(len(self.samples))
+        if self.shuffle:
+            order = self.samples.shuffled(_generator(self.seed, epoch))
+        steps = range(first, len(self))
+        if self.prefetch == 0:
+            for step in steps:
+                yield self._batch(order, epoch, step)
+            return
+        waiting: deque[Future[Batch]] = deque()
+        with ThreadPoolExecutor(1, thread_name_prefix="pinets-batches") as worker:
+            try:
+                for step in steps:
+                    waiting.append(worker.submit(self._batch, order, epoch, step))
+                    if len(waiting) > self.prefetch:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:  # a loop left early needs none of them
+                    future.cancel()
+
+    def _batch(self, order: Tensor, epoch: int, step: int) -> Batch:
+        rows = order[step * self.batch_size : (step + 1) * self.batch_size]
+        draws = self.samples.draws
+        uniforms = draw_uniforms(len(rows), draws + self.transform.draws, _generator(self.seed, epoch, step))
+        mine = slice(self.rank * len(rows) // self.world_size, (self.rank + 1) * len(rows) // self.world_size)
+        rows, uniforms = rows[mine], uniforms[mine]
+        inputs = self.samples.read(rows, uniforms[:, :draws]).to(device=self.device)
+        inputs = self.transform.apply(inputs, uniforms[:, draws:].to(device=self.device))
+        return inputs, self.samples.labels[rows].to(device=self.device)
+
+
+def _generator(*key: int) -> torch.Generator:
+    """A generator of its own for every key; neighbouring keys have nothing in common."""
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)

@@ -1,0 +1,127 @@
+"""Decoding image files with Pillow, and the crops that are made while decoding because images differ in size."""
+
+from __future__ import annotations
+
+import io
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pinets._extras import require
+from pinets.data.errors import DataError
+
+__all__ = ["CentreCrop", "Crop", "RandomResizedCrop", "decode_image", "encode_png"]
+
+_TRIES = 10  # to find a box that fits into the image
+
+
+class Crop(ABC):
+    """Choose a box of an image and scale it to ``size`` by ``size`` pixels."""
+
+    size: int
+
+    @property
+    def draws(self) -> int:
+        """How many uniform numbers in [0, 1) one image takes."""
+        return 0
+
+    @abstractmethod
+    def box(self, width: int, height: int, uniforms: Sequence[float]) -> tuple[float, float, float, float]:
+        """Left, upper, right and lower edge of what is kept."""
+
+
+@dataclass(frozen=True)
+class CentreCrop(Crop):
+    """Scale the shorter side to ``resize`` pixels and keep the central ``size`` by ``size``.
+
+    Example:
+        >>> CentreCrop(size=224, resize=256).box(512, 768, ())
+        (32.0, 160.0, 480.0, 608.0)
+    """
+
+    size: int
+    resize: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.size <= self.resize:
+            raise ValueError(f"size must lie between 1 and resize, got size {self.size} and resize {self.resize}")
+
+    def box(self, width: int, height: int, uniforms: Sequence[float]) -> tuple[float, float, float, float]:
+        side = min(width, height) * self.size / self.resize
+        left, upper = (width - side) / 2, (height - side) / 2
+        return left, upper, left + side, upper + side
+
+
+@dataclass(frozen=True)
+class RandomResizedCrop(Crop):
+    """Keep a random part of the image: its area and its aspect ratio (log-uniform) are drawn, then its place."""
+
+    size: int
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"size must be at least 1, got {self.size}")
+        if not 0 < self.scale[0] <= self.scale[1] <= 1 or not 0 < self.ratio[0] <= self.ratio[1]:
+            raise ValueError(f"scale must lie in (0, 1] and ratio be positive, got {self.scale} and {self.ratio}")
+
+    @property
+    def draws(self) -> int:
+        return 2 * _TRIES + 2
+
+    def box(self, width: int, height: int, uniforms: Sequence[float]) -> tuple[float, float, float, float]:
+        right, down = uniforms[-2:]
+        low, high = map(math.log, self.ratio)
+        for area_number, ratio_number in zip(uniforms[:-2:2], uniforms[1:-2:2], strict=True):
+            area = width * height * (self.scale[0] + (self.scale[1] - self.scale[0]) * area_number)
+            ratio = math.exp(low + (high - low) * ratio_number)
+            w, h = math.sqrt(area * ratio), math.sqrt(area / ratio)
+            if w <= width and h <= height:
+                break
+        else:  # none fits a very long image: the largest central part of an allowed ratio
+            w = min(width, height * self.ratio[1])
+            h = min(height, width / self.ratio[0])
+            right = down = 0.5
+        left, upper = (width - w) * right, (height - h) * down
+        return left, upper, left + w, upper + h
+
+
+def decode_image(encoded: bytes, name: str, crop: Crop, uniforms: Sequence[float]) -> Tensor:
+    """Decode an image to RGB, uint8 of shape (3, size, size).
+
+    Args:
+        encoded: The bytes of a file Pillow can read.
+        name: Of the file, for the error if it cannot.
+        crop: Which part is kept, at which size.
+        uniforms: The numbers the crop takes.
+    """
+    image_module = require("PIL.Image", extra="train")
+    try:
+        with image_module.open(io.BytesIO(encoded)) as image:
+            width, height = image.size
+            box = crop.box(width, height, uniforms)
+            picture = image.convert("RGB").resize((crop.size, crop.size), image_module.Resampling.BILINEAR, box=box)
+    # what Pillow raises for damaged files: OSError, SyntaxError and ValueError by format, and for a bomb its own
+    except (OSError, SyntaxError, ValueError, EOFError, image_module.DecompressionBombError) as error:
+        raise DataError(f"{name}: cannot be decoded as an image ({error})") from error
+    pixels = torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8)
+    return pixels.view(crop.size, crop.size, 3).permute(2, 0, 1)
+
+
+def encode_png(image: Tensor) -> bytes:
+    """Encode a uint8 image of shape (C, H, W), one or three channels, without loss."""
+    image_module = require("PIL.Image", extra="train")
+    channels, height, width = image.shape
+    mode: Any = {1: "L", 3: "RGB"}.get(channels)
+    if mode is None:
+        raise ValueError(f"images have 1 or 3 channels, got {channels}")
+    pixels = bytes(image.permute(1, 2, 0).contiguous().flatten().tolist())
+    buffer = io.BytesIO()
+    image_module.frombytes(mode, (width, height), pixels).save(buffer, format="PNG")
+    return buffer.getvalue()

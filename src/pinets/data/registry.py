@@ -1,0 +1,232 @@
+"""The data sets by name: how each is read, where it is looked for and where it comes from."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from pinets._nearest import did_you_mean
+from pinets.data.cifar import read_cifar10, read_cifar100
+from pinets.data.download import Fetch, Remote, data_folder, fetch, obtain_file, obtain_folder
+from pinets.data.errors import DataError, MissingDataError
+from pinets.data.folders import read_image_folder
+from pinets.data.imagenet import read_imagenet, read_tiny_imagenet
+from pinets.data.mnist import IDX_FILES, read_fashion_mnist, read_mnist
+from pinets.data.samples import Splits
+from pinets.data.shards import read_shards
+from pinets.data.speech_commands import read_speech_commands, read_speech_commands_test12
+
+__all__ = ["DATA_SETS", "LOCK", "DataSet", "load"]
+
+LOCK = ".pinets.lock"  # in the data folder: held while something is fetched
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """How to get one data set.
+
+    Args:
+        summary: One line that says what it is.
+        read: Makes :class:`Splits` of the folder, and takes the set's options.
+        folders: The names its folder may have; the first is what it is unpacked as. ``"."`` is the data folder itself.
+        archive: The archive of the folder, where there is a download.
+        files: The files of the folder, where they are downloaded one by one.
+        by_hand: What to do where there is no download.
+        marker: A folder in it by which it is recognised.
+    """
+
+    summary: str
+    read: Callable[..., Splits[Any]]
+    folders: tuple[str, ...]
+    archive: Remote | None = None
+    files: tuple[Remote, ...] = ()
+    by_hand: str = ""
+    marker: str = "."
+
+
+_TORONTO = "https://www.cs.toronto.edu/~kriz"
+_ZALANDO = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
+_LECUN = ("http://yann.lecun.com/exdb/mnist", "https://ossci-datasets.s3.amazonaws.com/mnist")
+_TENSORFLOW = "http://download.tensorflow.org/data"
+
+
+def _idx_files(hosts: tuple[str, ...], *md5: str) -> tuple[Remote, ...]:
+    return tuple(
+        Remote(tuple(f"{host}/{name}.gz" for host in hosts), f"md5:{digest}")
+        for name, digest in zip(IDX_FILES, md5, strict=True)
+    )
+
+
+DATA_SETS = {
+    "cifar10": DataSet(
+        "CIFAR-10: 60,000 colour images of 32x32, 10 classes",
+        read_cifar10,
+        ("cifar-10-batches-bin", "cifar-10-batches-py"),
+        archive=Remote((f"{_TORONTO}/cifar-10-binary.tar.gz",), "md5:c32a1d4ab5d03f1284b67883e8d87530"),
+    ),
+    "cifar100": DataSet(
+        "CIFAR-100: 60,000 colour images of 32x32, 100 classes",
+        read_cifar100,
+        ("cifar-100-binary", "cifar-100-python"),
+        archive=Remote((f"{_TORONTO}/cifar-100-binary.tar.gz",), "md5:03b5dce01913d631647c71ecec9e9cb8"),
+    ),
+    "fashion_mnist": DataSet(
+        "Fashion-MNIST: 70,000 grey images of 28x28, 10 classes",
+        read_fashion_mnist,
+        ("fashion-mnist", "FashionMNIST/raw"),
+        files=_idx_files(
+            (_ZALANDO,),
+            "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "25c81989df183df01b3e8a0aad5dffbe",
+            "bef4ecab320f06d8554ea6380940ec79",
+            "bb300cfdad3c16e7a12a480ee83cd310",
+        ),
+    ),
+    "mnist": DataSet(
+        "MNIST: 70,000 grey images of 28x28, 10 digits",
+        read_mnist,
+        ("mnist", "MNIST/raw"),
+        files=_idx_files(
+            _LECUN,
+            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "d53e105ee54ea40749a09fcbcd1e9432",
+            "9fb629c4189551a2d022fa330f9573f3",
+            "ec29112dd5afa0611ce80d1b7f02629c",
+        ),
+    ),
+    "speech_commands": DataSet(
+        "Speech Commands v0.02: 105,829 clips of 1 s, 35 words",
+        read_speech_commands,
+        ("speech_commands_v0.02", "SpeechCommands/speech_commands_v0.02"),
+        archive=Remote(
+            (f"{_TENSORFLOW}/speech_commands_v0.02.tar.gz",),
+            "sha256:af14739ee7dc311471de98f5f9d2c9191b18aedfe957f4a6ff791c709868ff58",
+        ),
+    ),
+    "speech_commands_test12": DataSet(
+        "Speech Commands v0.02, the 12-class test set divided by speaker: 4,890 clips of 1 s",
+        read_speech_commands_test12,
+        ("speech_commands_test_set_v0.02",),
+        archive=Remote(
+            (f"{_TENSORFLOW}/speech_commands_test_set_v0.02.tar.gz",),
+            "sha256:cc2a00c1147c2254e9be3fa0f779d8c17421dc349b86366567a8edfa9acd51df",
+        ),
+    ),
+    "tiny_imagenet": DataSet(
+        "Tiny ImageNet: 110,000 colour images of 64x64, 200 classes",
+        read_tiny_imagenet,
+        ("tiny-imagenet-200", "tiny-imagenet-50c"),
+        archive=Remote(("http://cs231n.stanford.edu/tiny-imagenet-200.zip",), "md5:90528d7ca1a48142e341f4ef8d21d0de"),
+    ),
+    "imagenet": DataSet(
+        "ImageNet (ILSVRC 2012): 1.33 million colour images, 1000 classes",
+        read_imagenet,
+        ("imagenet", "ILSVRC2012", "."),
+        by_hand="its licence allows no automatic download: get ILSVRC 2012 from https://image-net.org, "
+        "and put the training images in train/<class>, the validation images in val/<class>",
+        marker="train",
+    ),
+    "image_folder": DataSet(
+        "Your own images: train/<class>/*, val/<class>/*, test/<class>/*",
+        read_image_folder,
+        (".",),
+        by_hand="put the images of each class in a folder, train/<class>, and give that folder's parent",
+    ),
+    "shards": DataSet(
+        "Your own WebDataset shards: train-*.tar, validation-*.tar, test-*.tar",
+        read_shards,
+        (".",),
+        by_hand="put the shards, train-000000.tar and so on, there; pinets.data.write_shards makes them",
+    ),
+}
+
+
+def load(
+    name: str, data_dir: str | Path | None = None, *, download: bool = True, fetch: Fetch = fetch, **options: Any
+) -> Splits[Any]:
+    """Load a data set: its training, validation and test samples.
+
+    Args:
+        name: One of :data:`DATA_SETS`.
+        data_dir: Where sets are looked for; ``$PINETS_DATA`` or the user's cache if left out.
+        download: Whether to fetch what is not there.
+        fetch: What fetches; for tests, and for those who need a proxy of their own.
+        options: Of the set, such as ``validation`` (the fraction held out) and ``seed``, or ``size`` of images.
+
+    Example:
+        >>> load("cifar11")
+        Traceback (most recent call last):
+        ValueError: there is no data set 'cifar11'; did you mean 'cifar10'?
+    """
+    if name not in DATA_SETS:
+        raise ValueError(f"there is no data set {name!r}{did_you_mean(name, DATA_SETS)}")
+    data_set = DATA_SETS[name]
+    allowed = list(inspect.signature(data_set.read).parameters)[1:]
+    for option in options:
+        if option not in allowed:
+            raise TypeError(f"{name} has no option {option!r}{did_you_mean(option, allowed)}")
+    root = data_folder(data_dir)
+    return data_set.read(_locate(name, data_set, root, fetch if download else _refuse), **options)
+
+
+def _locate(name: str, data_set: DataSet, root: Path, fetch: Fetch) -> Path:
+    """The folder of a set, fetched if it has to be; of several processes one fetches, and the others wait."""
+    folder, complete = _look(data_set, root)
+    if complete:
+        return folder
+    if not data_set.archive and not data_set.files:
+        raise MissingDataError(_what_to_do(name, data_set, root, folder))
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with FileLock(root / LOCK):
+            _obtain(data_set, root, fetch)
+    except (OSError, DataError) as error:
+        raise MissingDataError(f"{_what_to_do(name, data_set, root, folder)} ({error})") from error
+    return folder
+
+
+def _look(data_set: DataSet, root: Path) -> tuple[Path, bool]:
+    """Where a set is, or would be, and whether nothing has to be fetched."""
+    found = [root / folder for folder in data_set.folders if (root / folder / data_set.marker).is_dir()]
+    folder = found[0] if found else root / data_set.folders[0]
+    return folder, bool(found) and not _missing(data_set, folder)
+
+
+def _missing(data_set: DataSet, folder: Path) -> list[Remote]:
+    """The files that are not there, neither compressed nor plain."""
+    return [
+        remote
+        for remote in data_set.files
+        if not any((folder / name).exists() for name in (remote.name, remote.name.removesuffix(".gz")))
+    ]
+
+
+def _obtain(data_set: DataSet, root: Path, fetch: Fetch) -> None:
+    folder, complete = _look(data_set, root)  # another process may have been here
+    if complete:
+        return
+    if data_set.archive:
+        obtain_folder(data_set.archive, folder, fetch)
+    for remote in _missing(data_set, folder):
+        obtain_file(remote, folder, fetch)
+
+
+def _what_to_do(name: str, data_set: DataSet, root: Path, folder: Path) -> str:
+    lines = [f"{name} is not in {root}"]
+    if data_set.archive:
+        lines.append(f"put {data_set.archive} into {root}, or what is in it into {folder}")
+    elif data_set.files:
+        lines.append(f"put these files into {folder}: {', '.join(map(str, data_set.files))}")
+    else:
+        lines.append(data_set.by_hand)
+    lines.append("another place is named by --data or PINETS_DATA")
+    return "; ".join(lines)
+
+
+def _refuse(url: str, target: Path) -> None:
+    raise OSError(f"downloading {url} was not allowed")

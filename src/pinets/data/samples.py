@@ -1,0 +1,140 @@
+"""What a data set is: inputs that can be read by index, a label for each, and the names of the classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from pinets.data.errors import DataError
+
+__all__ = ["ArraySet", "ClipSet", "ImageSet", "SampleSet", "Splits", "check_labels"]
+
+
+class SampleSet(Protocol):
+    """What :class:`pinets.data.Batches` reads from.
+
+    ``draws`` is how many uniform random numbers reading one sample uses (a random crop while decoding, say). They are
+    handed to :meth:`read`, one row per index, so that what is read is a pure function of its arguments.
+    """
+
+    @property
+    def labels(self) -> Tensor: ...
+
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+
+    @property
+    def draws(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def read(self, indices: Tensor, uniforms: Tensor) -> Tensor: ...
+
+    def shuffled(self, generator: torch.Generator) -> Tensor: ...
+
+    def subset(self, indices: Tensor) -> Self: ...
+
+
+Samples = TypeVar("Samples", bound=SampleSet)
+
+
+@dataclass(frozen=True)
+class Splits(Generic[Samples]):
+    """The three parts of a data set: train on the first, choose on the second, touch the third once."""
+
+    train: Samples
+    validation: Samples
+    test: Samples
+
+
+@dataclass(frozen=True, eq=False)
+class ArraySet:
+    """A data set that lives in memory.
+
+    Args:
+        inputs: One sample per row.
+        labels: The class of each row, int64.
+        classes: The names of the classes.
+
+    Example:
+        >>> few = ArraySet(torch.arange(6.0).view(3, 2), torch.tensor([0, 1, 0]), ("cat", "dog"))
+        >>> few.read(torch.tensor([2, 0]), torch.empty(2, 0))
+        tensor([[4., 5.], [0., 1.]])
+        >>> few.subset(torch.tensor([1]))
+        ArraySet(1 x (2,) float32, 2 classes)
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    classes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.labels.dtype != torch.int64 or self.labels.ndim != 1:
+            raise DataError(f"labels must be a vector of int64, got {tuple(self.labels.shape)} {self.labels.dtype}")
+        if len(self.inputs) != len(self.labels):
+            raise DataError(f"there are {len(self.inputs)} inputs and {len(self.labels)} labels: one label per input")
+        check_labels(self.labels, len(self.classes), "labels")
+
+    @property
+    def draws(self) -> int:
+        return 0
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def read(self, indices: Tensor, uniforms: Tensor) -> Tensor:
+        return self.inputs[indices]
+
+    def shuffled(self, generator: torch.Generator) -> Tensor:
+        return torch.randperm(len(self), generator=generator)
+
+    def subset(self, indices: Tensor) -> Self:
+        return replace(self, inputs=self.inputs[indices], labels=self.labels[indices])
+
+    def __repr__(self) -> str:
+        dtype = str(self.inputs.dtype).removeprefix("torch.")
+        shape = tuple(self.inputs.shape[1:])
+        return f"{type(self).__name__}({len(self)} x {shape} {dtype}, {len(self.classes)} classes)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageSet(ArraySet):
+    """Decoded images in memory: uint8, (N, C, H, W)."""
+
+    def __post_init__(self) -> None:
+        if self.inputs.dtype != torch.uint8 or self.inputs.ndim != 4:
+            raise DataError(f"images must be uint8 (N, C, H, W), got {tuple(self.inputs.shape)} {self.inputs.dtype}")
+        super().__post_init__()
+
+    @property
+    def images(self) -> Tensor:
+        return self.inputs
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClipSet(ArraySet):
+    """Sound clips of one length in memory: int16, (N, T), with recordings of noise to mix in, if there are any."""
+
+    noise: tuple[Tensor, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.inputs.dtype != torch.int16 or self.inputs.ndim != 2:
+            raise DataError(f"clips must be int16 (N, T), got {tuple(self.inputs.shape)} {self.inputs.dtype}")
+        super().__post_init__()
+
+    @property
+    def clips(self) -> Tensor:
+        return self.inputs
+
+
+def check_labels(labels: Tensor, classes: int, source: object) -> None:
+    """Refuse a label that names no class, saying where it stands."""
+    wrong = (labels < 0) | (labels >= classes)
+    if wrong.any():
+        record = int(wrong.nonzero()[0])
+        raise DataError(
+            f"{source}: record {record} has label {int(labels[record])}, but labels go from 0 to {classes - 1}"
+        )

@@ -1,0 +1,51 @@
+"""Figures as SVG text, drawn by matplotlib without touching its global state."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pinets._extras import require
+
+__all__ = ["COLORS", "band", "figure_svg", "new_figure", "tidy"]
+
+COLORS = ("#3556c9", "#d9622b", "#2a9d6f", "#8d4bb8", "#c43d5e", "#7a7f8c")
+
+
+def new_figure(width: float, height: float, **subplots: Any) -> tuple[Any, Any]:
+    """A figure and its axes, outside of pyplot, so that nothing global changes and no display is needed."""
+    figure = require("matplotlib.figure", extra="train").Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(**subplots)
+
+
+def tidy(axes: Any, *, title: str = "", x: str = "", y: str = "", grid: bool = True) -> None:
+    """Labels, and no more lines than needed."""
+    axes.set_title(title, fontsize=11, loc="left", fontweight="bold")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.spines[["top", "right"]].set_visible(False)
+    if grid:
+        axes.grid(axis="y", color="#dfe3ea", linewidth=0.8)
+        axes.set_axisbelow(True)
+
+
+def band(axes: Any, x: Sequence[float], runs: Sequence[Sequence[float]], **style: Any) -> None:
+    """The mean of several runs as a line, with one standard deviation to each side."""
+    numpy = require("numpy", extra="train")
+    values = numpy.asarray(runs, dtype=float)
+    mean, deviation = values.mean(axis=0), values.std(axis=0, ddof=1) if len(values) > 1 else 0.0
+    (line,) = axes.plot(x, mean, **style)
+    axes.fill_between(x, mean - deviation, mean + deviation, color=line.get_color(), alpha=0.18, linewidth=0)
+
+
+def figure_svg(figure: Any, caption: str, *, alt: str) -> str:
+    """The figure as an HTML fragment with its caption."""
+    buffer = io.StringIO()
+    settings: Mapping[str, Any] = {"svg.hashsalt": "pinets"}  # the same figure gives the same file
+    with require("matplotlib", extra="train").rc_context(settings):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    drawing = buffer.getvalue()
+    drawing = drawing[drawing.index("<svg") :].replace("<svg ", f'<svg role="img" aria-label="{html.escape(alt)}" ', 1)
+    return f"<figure>{drawing}<figcaption>{html.escape(caption)}</figcaption></figure>"

@@ -1,0 +1,167 @@
+"""Reports of training runs: tables with mean and deviation over seeds, curves with deviation bands, one HTML file."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+
+from pinets._files import write_bytes
+from pinets.report.figures import COLORS, band, figure_svg, new_figure, tidy
+from pinets.report.page import Page, code, paragraph, table
+from pinets.train.run import RunFolder
+
+__all__ = ["RecipeSummary", "curve_figure", "group_runs", "summarize", "text_table", "write_report"]
+
+Groups = Mapping[str, Sequence[RunFolder]]
+
+
+@dataclass(frozen=True)
+class RecipeSummary:
+    """What the finished runs of one recipe came to.
+
+    Args:
+        name: Of the recipe, with its scale.
+        runs: How many are finished.
+        parameters: Of all its networks.
+        seconds: Mean time of a run.
+        metrics: Of the last epoch on the test split: mean and standard deviation over the seeds.
+    """
+
+    name: str
+    runs: int
+    parameters: int
+    seconds: float
+    metrics: dict[str, tuple[float, float]]
+
+
+def group_runs(paths: Sequence[str | Path]) -> dict[str, list[RunFolder]]:
+    """The runs in the given folders by recipe; a folder is a run, or holds runs at any depth."""
+    groups: dict[str, list[RunFolder]] = {}
+    for path in map(Path, paths):
+        found = sorted(file.parent for file in path.rglob("recipe.json"))
+        if not found:
+            raise FileNotFoundError(f"there is no run in {path}: no recipe.json")
+        for folder in found:
+            run = RunFolder(folder)
+            recipe = run.recipe()
+            scale = "" if recipe["scale"] == "full" else f"-{recipe['scale']}"
+            groups.setdefault(recipe["name"] + scale, []).append(run)
+    return groups
+
+
+def summarize(name: str, runs: Sequence[RunFolder]) -> RecipeSummary:
+    """Mean and deviation over the finished runs of one recipe."""
+    results = [run.result() for run in runs if run.finished]
+    if not results:
+        raise ValueError(f"no run of {name} is finished")
+    values = {key: [result["test"][key] for result in results] for key in results[0]["test"]}
+    return RecipeSummary(
+        name=name,
+        runs=len(results),
+        parameters=sum(results[0]["parameters"].values()),
+        seconds=statistics.fmean(result["seconds"] for result in results),
+        metrics={key: (statistics.fmean(found), _deviation(found)) for key, found in values.items()},
+    )
+
+
+def text_table(summaries: Sequence[RecipeSummary]) -> str:
+    """A table for the terminal.
+
+    >>> one = RecipeSummary("resnet18", 3, 11173962, 600.0, {"accuracy": (0.9412, 0.0011)})
+    >>> print(text_table([one]))
+    recipe    runs  parameters  minutes         accuracy
+    resnet18     3  11,173,962     10.0  0.9412 ± 0.0011
+    """
+    rows = _rows(summaries)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for first, *others in rows:
+        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def curve_figure(groups: Groups, metric: str, split: str = "validation") -> str:
+    """A metric during training: for each recipe the mean over its seeds, and a band of one deviation."""
+    figure, axes = new_figure(8, 4.5)
+    for (name, runs), color in zip(groups.items(), cycle(COLORS)):
+        curves = [curve for curve in (_by_epoch(run, metric, split) for run in runs) if curve]
+        if curves:
+            epochs = sorted(set.intersection(*map(set, curves)))  # those that all runs have reached
+            band(axes, epochs, [[curve[epoch] for epoch in epochs] for curve in curves], label=name, color=color)
+    words = f"{split} {metric.replace('_', ' ')}"
+    tidy(axes, x="epoch", y=words)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    if axes.lines:
+        axes.legend(frameon=False)
+    return figure_svg(figure, "Mean over the seeds; the band is one standard deviation to each side.", alt=words)
+
+
+def write_report(groups: Groups, path: str | Path, *, title: str = "Training runs") -> None:
+    """Write one HTML file with everything in it: table, curves, recipes and environments."""
+    page = Page(title, "What was measured, how it went, and all that is needed to repeat it.")
+    finished = [summarize(name, runs) for name, runs in groups.items() if any(run.finished for run in runs)]
+    if finished:
+        header, *rows = _rows(finished)
+        note = "Test split, last epoch; mean and standard deviation over the runs."
+        page.section("Result", table(header, rows), paragraph(note))
+    for split, metric in _curves(groups):
+        page.section(f"{split} {metric.replace('_', ' ')}".capitalize(), curve_figure(groups, metric, split))
+    for name, runs in groups.items():
+        files = [file.read_text(encoding="utf-8") for file in (runs[0].recipe_file, runs[0].environment_file)]
+        page.section(
+            name,
+            *(paragraph(_state(run)) for run in runs),
+            "<details><summary>Recipe and environment</summary>",
+            *map(code, files),
+            "</details>",
+        )
+    write_bytes(path, page.render().encode())
+
+
+def _rows(summaries: Sequence[RecipeSummary]) -> list[list[str]]:
+    names = list(dict.fromkeys(name for summary in summaries for name in summary.metrics))
+    rows = [["recipe", "runs", "parameters", "minutes", *names]]
+    for summary in summaries:
+        cells = [_plus_minus(summary.metrics.get(name), summary.runs) for name in names]
+        rows.append([summary.name, str(summary.runs), f"{summary.parameters:,}", f"{summary.seconds / 60:.1f}", *cells])
+    return rows
+
+
+def _plus_minus(value: tuple[float, float] | None, runs: int) -> str:
+    if value is None:
+        return "-"
+    return f"{value[0]:.4f} ± {value[1]:.4f}" if runs > 1 else f"{value[0]:.4f}"
+
+
+def _curves(groups: Groups) -> list[tuple[str, str]]:
+    """The metrics worth a figure: all of the validation, and the training loss."""
+    rows = [row for runs in groups.values() for run in runs for row in run.metrics("validation")[:1]]
+    names = dict.fromkeys(name for row in rows for name in row if name not in ("split", "step", "epoch"))
+    trained = any(
+        run.metrics("train") and "loss" in run.metrics("train")[0] for runs in groups.values() for run in runs
+    )
+    return [("validation", name) for name in names] + ([("train", "loss")] if trained else [])
+
+
+def _by_epoch(run: RunFolder, metric: str, split: str) -> dict[int, float]:
+    """The last value of each epoch."""
+    return {row["epoch"]: row[metric] for row in run.metrics(split) if metric in row}
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Sample standard deviation; 0 for a single value."""
+    return statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else 0.0
+
+
+def _state(run: RunFolder) -> str:
+    if run.finished:
+        result = run.result()
+        numbers = ", ".join(f"{name} {value:.4f}" for name, value in result["test"].items())
+        return f"{run.path}: finished in {result['seconds'] / 60:.1f} min; test {numbers}"
+    rows = run.metrics()
+    return f"{run.path}: not finished" + (f", step {rows[-1]['step']}" if rows else "")

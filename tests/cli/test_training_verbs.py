@@ -1,0 +1,76 @@
+"""train, eval, compare, list, show and report, as typed on a command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pinets.cli import main
+from pinets.recipes import list_recipes
+
+
+def test_list_shows_every_recipe(capsys):
+    assert main(["list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list_recipes()
+
+
+@pytest.mark.parametrize("what, known", [("data", "speech_commands"), ("models", "prodpoly_resnet18_cifar")])
+def test_list_models_and_data(capsys, what, known):
+    assert main(["list", what]) == 0
+    assert known in {line.split()[0] for line in capsys.readouterr().out.splitlines()}
+
+
+def test_show_gives_notes_values_and_size(capsys):
+    assert main(["show", "cifar10_prodpoly_resnet18"]) == 0
+    shown = capsys.readouterr().out
+    assert "Paper: accuracy 0.945" in shown
+    assert '"lr": 0.1' in shown
+    assert "6,009,936 parameters" in shown
+
+
+def test_show_answers_an_unknown_name_with_the_nearest(capsys):
+    assert main(["show", "cifar10_resnet_18"]) == 2
+    assert "did you mean 'cifar10_resnet18'?" in capsys.readouterr().err
+
+
+def test_dry_run_writes_nothing(capsys, tmp_path):
+    command = [
+        "train",
+        "cifar10_resnet18",
+        "--scale",
+        "small",
+        "--set",
+        "optimizer.lr=0.05",
+        "--seeds",
+        "2",
+        "--dry-run",
+    ]
+    assert main([*command, "--out", str(tmp_path / "runs")]) == 0
+    shown = capsys.readouterr().out
+    values = json.loads(shown[: shown.index("\n}") + 2])
+    assert (values["optimizer"]["lr"], values["scale"]) == (0.05, "small")
+    assert "cifar10_resnet18-small/seed-1" in shown
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["train", "cifar10_resnet19"], "did you mean 'cifar10_resnet18'?"),
+        (["train", "cifar10_resnet18", "--set", "optimizer.lrr=1"], "did you mean 'optimizer.lr'?"),
+        (["train", "cifar10_resnet18", "--set", "epochs=many"], "epochs must be a whole number, got 'many'"),
+        (["train", "cifar10_resnet18", "--scale", "tiny"], "tiny"),
+        (["compare", "cifar10_resnet18", "cifar10_resnet34", "--seeds", "0"], "expected a whole number from 1 on"),
+    ],
+)
+def test_wrong_usage_is_told_and_has_code_2(capsys, arguments, message):
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_missing_runs_are_named_and_have_code_1(capsys, tmp_path):
+    assert main(["eval", str(tmp_path / "gone")]) == 1
+    assert "gone is not a run" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 1
+    assert "there is no run in" in capsys.readouterr().err

@@ -1,0 +1,185 @@
+import io
+import tarfile
+from contextlib import ExitStack
+
+import pytest
+import torch
+import webdataset
+from PIL import Image
+from webdataset.tariterators import group_by_keys, tar_file_expander
+
+from pinets.data import (
+    Batches,
+    CentreCrop,
+    DataError,
+    ImageSet,
+    MissingDataError,
+    RandomResizedCrop,
+    Splits,
+    load,
+    open_shards,
+    write_shards,
+)
+from pinets.data.folders import read_image_folder
+
+CENTRE = CentreCrop(8, 8)
+
+
+def image_set(count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(0, 256, (count, 3, 8, 8), dtype=torch.uint8, generator=generator)
+    return ImageSet(images, torch.arange(count) % 3, ("ant", "bee", "cow"))
+
+
+SPLITS = Splits(image_set(50, 0), image_set(7, 1), image_set(11, 2))
+
+
+def content(samples):
+    return sorted((bytes(image.flatten().tolist()), int(label)) for image, label in zip(*samples, strict=True))
+
+
+def test_written_shards_hold_the_set(tmp_path):
+    write_shards(SPLITS, tmp_path / "shards", per_shard=10)
+    names = sorted(path.name for path in (tmp_path / "shards").glob("train-*"))
+    assert names == [f"train-{number:06d}.tar" for number in range(5)]
+    splits = load("shards", tmp_path / "shards", size=8)
+    assert splits.train.classes == ("ant", "bee", "cow")
+    for part in ("train", "validation", "test"):
+        whole, read = getattr(SPLITS, part), getattr(splits, part).with_crop(CENTRE).in_memory()
+        assert content((whole.images, whole.labels)) == content((read.images, read.labels))
+    assert isinstance(splits.train.crop, RandomResizedCrop)
+    assert [path.name for path in tmp_path.iterdir()] == ["shards"]
+
+
+def test_webdataset_reads_what_we_write(tmp_path):
+    write_shards(SPLITS, tmp_path / "shards", per_shard=10)
+    with ExitStack() as stack:  # webdataset.WebDataset itself leaves the files it opens to the garbage collector
+        paths = sorted((tmp_path / "shards").glob("train-*.tar"))
+        streams = [{"url": str(path), "stream": stack.enter_context(path.open("rb"))} for path in paths]
+        samples = list(group_by_keys(tar_file_expander(streams)))
+    samples = [webdataset.autodecode.Decoder([webdataset.autodecode.imagehandler("rgb8")])(one) for one in samples]
+    images = torch.stack([torch.tensor(sample["png"]).permute(2, 0, 1) for sample in samples])
+    labels = torch.tensor([sample["cls"] for sample in samples])
+    assert content((images, labels)) == content((SPLITS.train.images, SPLITS.train.labels))
+
+
+def write_with_webdataset(folder, count=30, per_shard=7):
+    pattern = str(folder / "train-%06d.tar")
+    with webdataset.ShardWriter(pattern, maxcount=per_shard, verbose=0) as writer:
+        for number in range(count):
+            buffer = io.BytesIO()
+            Image.new("RGB", (8, 8), (number, 0, 0)).save(buffer, "PNG")
+            writer.write({"__key__": f"key{number:04d}", "png": buffer.getvalue(), "cls": number % 3, "json": {"n": 1}})
+    return sorted(folder.glob("*.tar"))
+
+
+def test_we_read_what_webdataset_writes(tmp_path):
+    shards = open_shards(write_with_webdataset(tmp_path), CENTRE)
+    assert shards.classes == ("0", "1", "2")
+    images = shards.in_memory()
+    assert images.images[:, 0, 0, 0].tolist() == list(range(30))
+    assert images.labels.tolist() == [number % 3 for number in range(30)]
+
+
+def test_missing_parts_are_held_out(tmp_path):
+    write_with_webdataset(tmp_path)
+    splits = load("shards", tmp_path, size=8, validation=0.2)
+    reds = [part.with_crop(CENTRE).in_memory().images[:, 0, 0, 0].tolist() for part in vars(splits).values()]
+    assert sorted(red for part in reds for red in part) == list(range(30))
+    assert [len(part) for part in reds] == [18, 6, 6]
+
+
+def test_jpeg_is_copied_and_not_coded_again(tmp_path):
+    for name in ("ant", "bee"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for number in range(10):
+            image = Image.effect_noise((16, 16), 80).convert("RGB")
+            image.save(tmp_path / "images" / name / f"{number}.jpg")
+    splits = read_image_folder(tmp_path / "images", size=8)
+    write_shards(splits, tmp_path / "shards")
+    written = load("shards", tmp_path / "shards", size=8)
+    originals = {path.read_bytes() for path in (tmp_path / "images").rglob("*.jpg")}
+    copies = [part.encoded(index)[1] for part in vars(written).values() for index in range(len(part))]
+    assert len(copies) == 20
+    assert set(copies) == originals
+
+
+def test_an_epoch_goes_through_few_shards_at_a_time(tmp_path):
+    shards = open_shards(write_with_webdataset(tmp_path, count=200, per_shard=10), CENTRE)
+    order = shards.shuffled(torch.Generator().manual_seed(0))
+    assert order.sort().values.tolist() == list(range(200))
+    used = shards.places[order, 0]
+    for group in used.split(80):  # 8 shards of 10
+        assert len(group.unique()) <= 8
+    assert not torch.equal(used.sort().values, used)
+    assert not torch.equal(order, shards.shuffled(torch.Generator().manual_seed(1)))
+
+
+def test_batches_of_shards_resume_and_are_shared(tmp_path):
+    shards = open_shards(write_with_webdataset(tmp_path), RandomResizedCrop(4))
+    whole = [inputs for inputs, _ in Batches(shards, 4, shuffle=True)]
+    resumed = Batches(shards, 4, shuffle=True, prefetch=2)
+    resumed.load_state_dict({**resumed.state_dict(), "step": 5})
+    assert all(torch.equal(left, right) for left, (right, _) in zip(whole[5:], resumed, strict=True))
+    halves = [[inputs for inputs, _ in Batches(shards, 4, shuffle=True, rank=r, world_size=2)] for r in range(2)]
+    assert all(torch.equal(both, torch.cat(parts)) for both, *parts in zip(whole, *halves, strict=True))
+
+
+@pytest.mark.parametrize("cut", [100, 512 * 3, 512 * 4, 5000])
+def test_cut_short_shard_is_named(tmp_path, cut):
+    path = write_with_webdataset(tmp_path)[1]
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(DataError, match=r"train-000001\.tar: damaged or cut short"):
+        open_shards(sorted(tmp_path.glob("*.tar")), CENTRE)
+
+
+def write_tar(path, members):
+    with tarfile.open(path, "w") as tar:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+
+
+@pytest.mark.parametrize(
+    "members, rule",
+    [
+        ({"a.jpg": b"?"}, r"train-0\.tar: a lacks its label \(\.cls\)"),
+        ({"a.cls": b"1"}, r"train-0\.tar: a lacks its image"),
+        ({"a.jpg": b"?", "a.cls": b"one"}, r"train-0\.tar: a\.cls must hold a whole number, got b'one'"),
+        ({"readme.txt": b"?"}, r"train-0\.tar: holds no images with labels"),
+        ({"a.jpg": b"?", "a.cls": b"2"}, r"train-0\.tar: record 0 has label 2, but labels go from 0 to 1"),
+    ],
+)
+def test_wrong_content_is_named(tmp_path, members, rule):
+    write_tar(tmp_path / "train-0.tar", members)
+    (tmp_path / "classes.txt").write_text("ant\nbee\n")
+    with pytest.raises(DataError, match=rule):
+        load("shards", tmp_path)
+
+
+def test_image_that_does_not_decode_is_named(tmp_path):
+    write_tar(tmp_path / "train-0.tar", {"a.jpg": b"?", "a.cls": b"1"})
+    with pytest.raises(DataError, match=r"train-0\.tar, image 0 at byte 512: cannot be decoded"):
+        open_shards([tmp_path / "train-0.tar"], CENTRE).in_memory()
+
+
+def test_no_shards(tmp_path):
+    with pytest.raises(MissingDataError, match=r"holds no shards for training, train-000000\.tar"):
+        load("shards", tmp_path)
+
+
+def test_existing_folder_is_left_alone(tmp_path):
+    (tmp_path / "precious").write_text("data")
+    with pytest.raises(FileExistsError, match="exists already"):
+        write_shards(SPLITS, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_nothing_is_left_of_a_failure(tmp_path):
+    (tmp_path / "images" / "ant").mkdir(parents=True)
+    for number in range(10):
+        (tmp_path / "images" / "ant" / f"{number}.jpg").write_bytes(b"\xff\xd8" if number != 5 else b"?")
+    with pytest.raises(DataError, match=r"5\.jpg: shards hold JPEG"):
+        write_shards(read_image_folder(tmp_path / "images"), tmp_path / "shards")
+    assert [path.name for path in tmp_path.iterdir()] == ["images"]

@@ -1,0 +1,115 @@
+import pytest
+import torch
+
+from pinets.data import (
+    Chunked,
+    Compose,
+    ImageSet,
+    Normalize,
+    RandomCrop,
+    RandomFlip,
+    precompute,
+)
+
+
+def images(count=64, channels=3, height=9, width=7, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (count, channels, height, width), dtype=torch.uint8, generator=generator)
+
+
+def test_crop_is_a_window_of_the_padded_image():
+    batch, padding = images(), 2
+    uniforms = torch.rand(64, 2, dtype=torch.float64)
+    out = RandomCrop(padding).apply(batch, uniforms)
+    for image, (down, right), got in zip(batch, uniforms.tolist(), out, strict=True):
+        padded = torch.zeros(3, 9 + 4, 7 + 4, dtype=torch.uint8)
+        padded[:, 2:-2, 2:-2] = image
+        y, x = int(5 * down), int(5 * right)
+        assert torch.equal(got, padded[:, y : y + 9, x : x + 7])
+
+
+def test_every_crop_is_equally_likely():
+    count = 90_000
+    batch = torch.ones(count, 1, 1, 1, dtype=torch.uint8)  # one white pixel: it stays in one crop of nine
+    share = RandomCrop(1)(batch, torch.Generator().manual_seed(0)).double().mean()
+    deviation = (1 / 9 * 8 / 9 / count) ** 0.5
+    assert abs(share - 1 / 9) < 4 * deviation
+
+
+def test_flip_mirrors_with_its_probability():
+    batch = images(4000, 1, 2, 3)
+    out = RandomFlip(0.3)(batch, torch.Generator().manual_seed(0))
+    mirrored = (out == batch[..., [2, 1, 0]]).flatten(1).all(1)
+    kept = (out == batch).flatten(1).all(1)
+    assert (mirrored | kept).all()
+    assert abs(mirrored.double().mean() - 0.3) < 4 * (0.3 * 0.7 / 4000) ** 0.5
+
+
+def test_normalize_against_the_formula():
+    batch = images(5)
+    mean, std = (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)
+    wanted = torch.stack([(batch[:, c].double() / 255 - mean[c]) / std[c] for c in range(3)], dim=1)
+    got = Normalize(mean, std)(batch)
+    assert got.dtype == torch.float32
+    torch.testing.assert_close(got.double(), wanted, rtol=0, atol=2e-6)
+
+
+def test_normalize_of_a_set_gives_mean_zero_and_deviation_one():
+    samples = ImageSet(images(500), torch.zeros(500).long(), ("a",))
+    whole = Normalize.of(samples)(samples.images).double()
+    torch.testing.assert_close(whole.mean((0, 2, 3)), torch.zeros(3).double(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(whole.std((0, 2, 3), correction=0), torch.ones(3).double(), rtol=0, atol=1e-6)
+
+
+def test_the_same_generator_gives_the_same_batch_whatever_the_global_one_does():
+    transform = Compose(RandomCrop(2), RandomFlip(), Normalize((0.0,) * 3, (1.0,) * 3))
+    torch.manual_seed(0)
+    first = transform(images(), torch.Generator().manual_seed(5))
+    torch.manual_seed(1)
+    assert torch.equal(first, transform(images(), torch.Generator().manual_seed(5)))
+    assert not torch.equal(first, transform(images(), torch.Generator().manual_seed(6)))
+
+
+@pytest.mark.parametrize("make", [lambda t: t, lambda t: Chunked(t, rows=5)])
+def test_rows_depend_on_their_own_numbers_only(make):
+    transform = make(Compose(RandomCrop(2), RandomFlip(), Normalize((0.0,) * 3, (1.0,) * 3)))
+    batch, uniforms = images(), torch.rand(64, transform.draws, dtype=torch.float64)
+    whole = transform.apply(batch, uniforms)
+    assert torch.equal(whole[20:37], transform.apply(batch[20:37], uniforms[20:37]))
+
+
+def test_inputs_are_left_alone():
+    batch = torch.rand(4, 1, 3, 3)
+    before = batch.clone()
+    Normalize((0.5,), (0.5,), maximum=1.0)(batch)
+    assert torch.equal(batch, before)
+
+
+def test_random_transforms_need_a_generator():
+    with pytest.raises(TypeError, match=r"RandomFlip is random: pass the torch\.Generator"):
+        RandomFlip()(images())
+
+
+@pytest.mark.parametrize(
+    "make, rule",
+    [
+        (lambda: RandomCrop(0), "padding must be at least 1, got 0"),
+        (lambda: RandomFlip(1.5), r"between 0 and 1, got 1\.5"),
+        (lambda: Normalize((0.0,), (1.0, 1.0)), "got 1 and 2"),
+        (lambda: Normalize((0.0,), (0.0,)), "must be positive"),
+        (lambda: Normalize((0.0,), (1.0,))(images()), "is for 1 channels, got a batch of shape"),
+    ],
+)
+def test_what_cannot_work_is_refused(make, rule):
+    with pytest.raises(ValueError, match=rule):
+        make()
+
+
+def test_precompute_equals_transforming_batch_by_batch():
+    samples = ImageSet(images(21), torch.arange(21) % 3, tuple("abc"))
+    transform = Normalize((0.5,) * 3, (0.25,) * 3)
+    features = precompute(samples, transform, batch_size=4)
+    assert torch.equal(features.inputs, transform(samples.images))
+    assert torch.equal(features.labels, samples.labels)
+    with pytest.raises(ValueError, match="is random"):
+        precompute(samples, RandomFlip())
