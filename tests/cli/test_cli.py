@@ -152,7 +152,7 @@ def test_the_installed_command_is_this_one():
 
 def test_bench_core_writes_its_table_and_json(tmp_path, capsys):
     out = tmp_path / "new" / "bench.json"
-    assert main(["bench", "core", "--only", "model=NCP,d=16,k=8,batch=4", "--seconds", "2", "--out", str(out)]) == 0
+    assert main(["bench", "core", "--only", "model=NCP,d=16,k=8,batch=4", "--seconds", "60", "--out", str(out)]) == 0
     rows = json.loads(out.read_text())["rows"]
     text = capsys.readouterr().out
     assert len(rows) == 3 * 2  # three orders, with and without the backward pass

@@ -1,0 +1,228 @@
+"""Recipes for classifiers of images and of speech."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from pinets.data import (
+    Batches,
+    Compose,
+    ImageSet,
+    Normalize,
+    RandomCrop,
+    RandomFlip,
+    SampleSet,
+    Splits,
+    Transform,
+    load,
+    precompute,
+    speech_features,
+    stratified_indices,
+)
+from pinets.models import create_model
+from pinets.recipes.recipe import Recipe
+from pinets.recipes.values import RecipeError, parse
+from pinets.train.classification import Classification
+from pinets.train.loop import Plan
+from pinets.train.optimizers import SGD, Adam, AdamW
+from pinets.train.randomness import seed_everything
+from pinets.train.schedules import Constant, Exponential, LinearDecay, MultiStep, OneCycle, Plateau, Warmup
+from pinets.train.task import Split
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+__all__ = ["ClassificationRecipe", "Images", "Inputs", "Model", "Speech"]
+
+Option = bool | int | float | tuple[int, ...] | str | None
+
+# of ImageNet's training images, as everybody uses them
+_IMAGENET = Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_EVALUATION_BATCH = 512  # over all processes; only speed and memory depend on it
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a recipe's data comes to: the three parts, and what is done to a batch of each."""
+
+    splits: Splits[SampleSet]
+    train: Transform
+    evaluation: Transform
+    prefetch: int = 0
+
+
+@dataclass(frozen=True)
+class Images:
+    """A set of labelled images.
+
+    Args:
+        name: One of ``pinets.data.DATA_SETS``.
+        classes: How many it has.
+        validation: The share of the training images held out for validation.
+        crop: Pixels of padding for random crops; 0 for none. Sets read from image files crop while decoding.
+        flip: Whether to mirror images at random.
+        limit: Train on this many images only, chosen evenly over the classes.
+    """
+
+    name: str
+    classes: int
+    validation: float = 0.1
+    crop: int = 4
+    flip: bool = True
+    limit: int | None = None
+
+    def load(self, data_dir: str | Path | None) -> Inputs:
+        splits = load(self.name, data_dir, validation=self.validation)
+        in_memory = isinstance(splits.train, ImageSet)
+        normalize = Normalize.of(splits.train) if in_memory else _IMAGENET
+        augment: list[Transform] = [RandomCrop(self.crop)] if self.crop else []
+        if self.flip:
+            augment.append(RandomFlip())
+        return Inputs(
+            _limited(splits, self.limit), Compose(*augment, normalize), normalize, prefetch=0 if in_memory else 4
+        )
+
+
+@dataclass(frozen=True)
+class Speech:
+    """Spoken words as 32x32 log-mel images; the set has its own validation and test speakers.
+
+    Args:
+        name: One of ``pinets.data.DATA_SETS``.
+        classes: How many words it has.
+        augment: Whether to vary loudness, speed, stretch and place, and mix in noise.
+        limit: Train on this many clips only, chosen evenly over the words.
+    """
+
+    name: str
+    classes: int
+    augment: bool = True
+    limit: int | None = None
+
+    def load(self, data_dir: str | Path | None) -> Inputs:
+        splits = _limited(load(self.name, data_dir), self.limit)
+        features, nothing = speech_features(), Compose()
+        # the features of clips that never change are computed once
+        held_out = [precompute(part, features) for part in (splits.validation, splits.test)]
+        if self.augment:
+            augmented = speech_features(augment=True, noise=splits.train.noise)
+            return Inputs(Splits(splits.train, *held_out), augmented, nothing)
+        return Inputs(Splits(precompute(splits.train, features), *held_out), nothing, nothing)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A registered model and what it is made with.
+
+    Args:
+        name: One of ``pinets.models.list_models()``.
+        options: Passed to ``create_model``; on a command line ``--set model.width=16``.
+    """
+
+    name: str
+    options: Mapping[str, Option] = field(default_factory=dict)
+
+    def build(self, classes: int) -> nn.Module:
+        return create_model(self.name, **{"num_classes": classes, **self.options})
+
+    def set_option(self, key: str, text: str, inside: str) -> Model:
+        """The same model with an option read from text; what a model does not take, it refuses itself."""
+        changed = replace(self, options={**self.options, key: parse(Option, text, f"{inside}.{key}")})
+        try:
+            with torch.device("meta"):
+                changed.build(classes=2)
+        except (TypeError, ValueError) as error:
+            raise RecipeError(f"{inside}.{key}: {error}") from error
+        return changed
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassificationRecipe(Recipe):
+    """All values of training one classifier.
+
+    Args:
+        model: What to train.
+        data: On what.
+        optimizer: With its learning rate.
+        schedule: Of the learning rate.
+        label_smoothing: Share of the target spread over all classes.
+        clip: Largest norm of the gradient; longer ones are shortened. ``None`` for no limit.
+        top_k: The accuracies to report.
+        channels_last: The layout of images in memory that is faster for convolutions. On CPUs with AVX2, torch 2.13
+            corrupts memory in it when a strided 1x1 convolution has 4 channels: take widths from 8 on, or turn it off.
+    """
+
+    model: Model
+    data: Images | Speech
+    optimizer: SGD | Adam | AdamW
+    schedule: MultiStep | Plateau | Warmup | OneCycle | LinearDecay | Exponential | Constant
+    label_smoothing: float = 0.0
+    clip: float | None = None
+    top_k: tuple[int, ...] = (1,)
+    channels_last: bool = True
+
+    def networks(self) -> dict[str, nn.Module]:
+        return {"model": self.model.build(self.data.classes)}
+
+    def prepare(self, data_dir: str | Path | None, accelerator: Accelerator) -> tuple[Classification, Plan]:
+        inputs = self.data.load(data_dir)
+        classes = len(inputs.splits.train.classes)
+        if classes != self.data.classes:
+            raise ValueError(f"data.classes is {self.data.classes}, but {self.data.name} has {classes} classes")
+        share = {"rank": accelerator.process_index, "world_size": accelerator.num_processes}
+        batches = Batches(
+            inputs.splits.train,
+            self.batch // self.accumulate,
+            transform=inputs.train,
+            shuffle=True,
+            drop_last=True,
+            seed=self.seed,
+            prefetch=inputs.prefetch,
+            **share,
+        )
+        steps_per_epoch = max(1, len(batches) // self.accumulate)
+        seed_everything(self.seed, accelerator.device)
+        network = self.networks()["model"]
+        if self.channels_last:
+            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        optimizer = self.optimizer.build(network.parameters())
+        schedule = self.schedule.attach(optimizer, steps_per_epoch=steps_per_epoch, epochs=self.epochs)
+
+        def samples(split: Split) -> Iterable[tuple[Tensor, Tensor]]:
+            part = inputs.splits.validation if split == "validation" else inputs.splits.test
+            size = _EVALUATION_BATCH - _EVALUATION_BATCH % accelerator.num_processes
+            return Batches(part, size, transform=inputs.evaluation, prefetch=inputs.prefetch, **share)
+
+        task = Classification(
+            network,
+            optimizer,
+            schedule,
+            batches=batches,
+            samples=samples,
+            accelerator=accelerator,
+            label_smoothing=self.label_smoothing,
+            clip=self.clip,
+            top_k=self.top_k,
+        )
+        if accelerator.process_index > 0:  # the weights are the main process's; dropout is to differ
+            torch.manual_seed(self.seed + accelerator.process_index)
+        plan = Plan(
+            steps=self.epochs * steps_per_epoch,
+            steps_per_epoch=steps_per_epoch,
+            checkpoint_every=self.checkpoint_every,
+            log_every=self.log_every,
+        )
+        return task, plan
+
+
+def _limited(splits: Splits, limit: int | None) -> Splits:
+    if limit is None or limit >= len(splits.train):
+        return splits
+    chosen = stratified_indices(splits.train.labels, limit / len(splits.train))
+    return Splits(splits.train.subset(chosen), splits.validation, splits.test)

@@ -1,0 +1,69 @@
+"""What every recipe has, whatever it trains."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from torch import nn
+
+from pinets.train.loop import Plan
+from pinets.train.task import Task
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+__all__ = ["Recipe", "Scale"]
+
+Scale = Literal["full", "small"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(ABC):
+    """The values of one run. Subclasses add those of their task, and build it.
+
+    Args:
+        name: By which it is found.
+        scale: ``"full"`` as in the paper, or ``"small"`` for two CPU cores.
+        epochs: How long to train.
+        batch: Samples in an update, over all processes and accumulation steps.
+        accumulate: Parts in which a batch is worked on one after the other, to need less memory.
+        precision: ``"no"`` for float32, or the type of mixed precision.
+        seed: Of the initial weights, the order of the data and its augmentation.
+        checkpoint_every: Updates between two checkpoints; there is one after each epoch in any case.
+        log_every: Updates between two lines of the log.
+    """
+
+    name: str
+    scale: Scale = "full"
+    epochs: int
+    batch: int
+    accumulate: int = 1
+    precision: Literal["no", "bf16", "fp16"] = "no"
+    seed: int = 0
+    checkpoint_every: int = 500
+    log_every: int = 50
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "accumulate", "checkpoint_every", "log_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.batch % self.accumulate:
+            raise ValueError(f"a batch of {self.batch} cannot be divided into {self.accumulate} equal parts")
+        if self.seed < 0:
+            raise ValueError(f"seed must not be negative, got {self.seed}")
+
+    @property
+    def title(self) -> str:
+        """The name of its folder."""
+        return self.name if self.scale == "full" else f"{self.name}-{self.scale}"
+
+    @abstractmethod
+    def networks(self) -> dict[str, nn.Module]:
+        """The networks it trains, fresh; without looking at data."""
+
+    @abstractmethod
+    def prepare(self, data_dir: str | Path | None, accelerator: Accelerator) -> tuple[Task, Plan]:
+        """Load the data and build all there is to train."""

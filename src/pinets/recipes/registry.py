@@ -1,0 +1,67 @@
+"""Recipes by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from pinets._nearest import did_you_mean
+from pinets.recipes.recipe import Recipe, Scale
+from pinets.recipes.values import RecipeError, from_json, set_values
+
+__all__ = ["get_recipe", "list_recipes", "recipe", "recipe_from_json", "recipe_notes"]
+
+Maker = TypeVar("Maker", bound=Callable[[Scale], Recipe])
+_MAKERS: dict[str, Callable[[Scale], Recipe]] = {}
+
+
+def recipe(make: Maker) -> Maker:
+    """Register a function that makes a recipe, under its own name."""
+    _MAKERS[make.__name__] = make
+    return make
+
+
+def list_recipes() -> list[str]:
+    """The names of all recipes."""
+    return sorted(_MAKERS)
+
+
+def get_recipe(name: str, scale: Scale = "full", changes: Iterable[str] = ()) -> Recipe:
+    """Make a recipe by name, with changes such as ``"optimizer.lr=0.05"``.
+
+    >>> get_recipe("cifar10_resnet18").epochs
+    120
+    >>> get_recipe("cifar10_resnet_18")
+    Traceback (most recent call last):
+    pinets.recipes.values.RecipeError: there is no recipe 'cifar10_resnet_18'; did you mean 'cifar10_resnet18'?
+    """
+    made = _maker(name)(scale)
+    return set_values(replace(made, name=name, scale=scale), changes)
+
+
+def recipe_notes(name: str) -> str:
+    """What is written about a recipe: the paper's figure, ours, and the command."""
+    return inspect.getdoc(_maker(name)) or ""
+
+
+def recipe_from_json(content: Any) -> Recipe:
+    """The recipe of a run folder's ``recipe.json``."""
+    kinds = {kind.__name__: kind for kind in _subclasses(Recipe)}
+    kind = content.get("kind") if isinstance(content, dict) else None
+    if kind not in kinds:
+        raise RecipeError(f"a recipe must be of kind {', '.join(sorted(kinds))}; got {kind!r}")
+    return from_json(kinds[kind], content)
+
+
+def _maker(name: str) -> Callable[[Scale], Recipe]:
+    if name not in _MAKERS:
+        raise RecipeError(f"there is no recipe {name!r}{did_you_mean(name, _MAKERS)}")
+    return _MAKERS[name]
+
+
+def _subclasses(parent: type[Any]) -> Iterable[type[Any]]:
+    for child in parent.__subclasses__():
+        yield child
+        yield from _subclasses(child)

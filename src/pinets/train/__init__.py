@@ -1,0 +1,1 @@
+"""Training: loops that see ``nn.Module`` only, never a model class."""

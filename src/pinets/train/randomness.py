@@ -1,0 +1,46 @@
+"""Seeding a run, and the states of all global random generators as plain data."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any
+
+import torch
+
+__all__ = ["random_state", "restore_random_state", "seed_everything"]
+
+
+def seed_everything(seed: int, device: torch.device) -> None:
+    """Seed Python, NumPy and torch; on an accelerator also ask for algorithms that give the same bits each time."""
+    random.seed(seed)
+    torch.manual_seed(seed)  # all devices
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+    if device.type != "cpu":
+        torch.backends.cudnn.benchmark = False
+        torch.use_deterministic_algorithms(True, warn_only=True)
+
+
+def random_state(device: torch.device) -> dict[str, Any]:
+    """The states of the generators a run may draw from: Python's, NumPy's, torch's and its device's."""
+    state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
+    if "numpy" in sys.modules:
+        kind, keys, *rest = sys.modules["numpy"].random.get_state()
+        state["numpy"] = (kind, torch.tensor(keys.astype("int64")), *rest)
+    if device.type != "cpu":
+        state["device"] = torch.get_device_module(device).get_rng_state(device)
+    return state
+
+
+def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
+    """Put all generators back to where :func:`random_state` saw them."""
+    random.setstate(state["python"])
+    torch.set_rng_state(state["torch"])
+    if "numpy" in state:
+        import numpy as np
+
+        kind, keys, *rest = state["numpy"]
+        np.random.set_state((kind, keys.numpy().astype("uint32"), *rest))
+    if "device" in state:
+        torch.get_device_module(device).set_rng_state(state["device"], device)

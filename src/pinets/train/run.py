@@ -1,0 +1,164 @@
+"""The run folder: everything needed to repeat a run, and all it produced.
+
+``recipe.json``, ``environment.json``, ``metrics.jsonl``, ``tensorboard/``, ``checkpoints/`` and, when it is finished,
+``result.json``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import pinets
+from pinets._extras import require
+from pinets.train.files import read_json, write_json
+
+__all__ = ["ChangedRecipeError", "RunFolder", "changed_keys", "environment"]
+
+
+class ChangedRecipeError(ValueError):
+    """A run was resumed with other values than it was started with."""
+
+
+class RunFolder:
+    """The folder of one run.
+
+    Args:
+        path: Where it is.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    recipe_file = property(lambda self: self.path / "recipe.json")
+    environment_file = property(lambda self: self.path / "environment.json")
+    metrics_file = property(lambda self: self.path / "metrics.jsonl")
+    result_file = property(lambda self: self.path / "result.json")
+    checkpoints_folder = property(lambda self: self.path / "checkpoints")
+    tensorboard_folder = property(lambda self: self.path / "tensorboard")
+
+    @property
+    def exists(self) -> bool:
+        """Whether a run was ever started here."""
+        return self.recipe_file.is_file()
+
+    @property
+    def finished(self) -> bool:
+        return self.result_file.is_file()
+
+    def require_new(self) -> None:
+        """A run that exists is never overwritten."""
+        if self.exists:
+            raise FileExistsError(
+                f"{self.path} already holds a run: resume it (--resume) or choose another folder (--out)"
+            )
+
+    def start(self, recipe: dict[str, Any], processes: int) -> None:
+        """Begin a new run."""
+        self.require_new()
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.environment_file, environment(processes))
+        write_json(self.recipe_file, recipe)  # last: with it, the run exists
+
+    def require_same_recipe(self, recipe: dict[str, Any]) -> None:
+        """Raise a :class:`ChangedRecipeError` that names the keys in which a recipe differs from this run's."""
+        changes = changed_keys(self.recipe(), recipe)
+        if changes:
+            raise ChangedRecipeError(
+                f"{self.path} was started with another recipe: "
+                + "; ".join(f"{key} was {old!r} and is now {new!r}" for key, old, new in changes)
+            )
+
+    def changed_environment(self, processes: int) -> list[tuple[str, Any, Any]]:
+        """What differs now from when the run was started and can change the last bits of its numbers."""
+        keys = ("torch", "device", "threads", "platform", "processes")
+        before, now = read_json(self.environment_file), environment(processes)
+        return changed_keys({key: before.get(key) for key in keys}, {key: now[key] for key in keys})
+
+    def recipe(self) -> dict[str, Any]:
+        """The resolved recipe the run was started with."""
+        if not self.exists:
+            raise FileNotFoundError(f"{self.path} is not a run: it has no {self.recipe_file.name}")
+        return read_json(self.recipe_file)
+
+    def result(self) -> dict[str, Any]:
+        """What came out."""
+        if not self.finished:
+            raise FileNotFoundError(f"the run in {self.path} is not finished: it has no {self.result_file.name}")
+        return read_json(self.result_file)
+
+    def metrics(self, split: str | None = None) -> list[dict[str, Any]]:
+        """The lines of the log, of one split if given; a line that a crash cut short is left out."""
+        if not self.metrics_file.is_file():
+            return []
+        lines = self.metrics_file.read_text(encoding="utf-8").split("\n")[:-1]  # a whole line ends in a newline
+        rows = [json.loads(line) for line in lines]
+        return [row for row in rows if split is None or row["split"] == split]
+
+    def owner(self) -> str:
+        """A checksum of the recipe, which checkpoints carry."""
+        return hashlib.sha256(json.dumps(self.recipe(), sort_keys=True).encode()).hexdigest()
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep a second process from training in the same folder; freed by the system if this one dies."""
+        filelock = require("filelock", extra="train")
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            with filelock.FileLock(self.path / ".lock", timeout=0):
+                yield
+        except filelock.Timeout as error:
+            raise RuntimeError(f"another process is training in {self.path}") from error
+
+
+def changed_keys(old: Any, new: Any, key: str = "") -> list[tuple[str, Any, Any]]:
+    """The keys in which two nested values differ, with both values.
+
+    >>> changed_keys({"optimizer": {"lr": 0.1, "momentum": 0.9}}, {"optimizer": {"lr": 0.05, "momentum": 0.9}})
+    [('optimizer.lr', 0.1, 0.05)]
+    """
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = [*old, *(name for name in new if name not in old)]
+        parts = (changed_keys(old.get(name), new.get(name), f"{key}.{name}" if key else name) for name in names)
+        return [change for part in parts for change in part]
+    return [] if old == new else [(key, old, new)]
+
+
+def environment(processes: int) -> dict[str, Any]:
+    """What the numbers of a run depend on beside its recipe."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "pinets": pinets.__version__,
+        "accelerate": require("accelerate", extra="train").__version__,
+        "commit": _commit(),
+        "platform": platform.platform(),
+        "device": torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu",  # type: ignore[union-attr]
+        "threads": torch.get_num_threads(),
+        "processes": processes,
+        "command": sys.argv,
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the source pinets runs from, ``+changed`` if files differ from it; ``None`` if installed."""
+    git, source = shutil.which("git"), Path(pinets.__file__).parent
+    if git is None:
+        return None
+
+    def ask(*command: str) -> str | None:
+        answer = subprocess.run([git, "-C", str(source), *command], capture_output=True, text=True, check=False)
+        return answer.stdout.strip() if answer.returncode == 0 else None
+
+    commit = ask("log", "-1", "--format=%H", "--", ".")
+    return f"{commit}+changed" if commit and ask("status", "--porcelain", "--", ".") else commit or None

@@ -1,0 +1,76 @@
+"""What the loop needs to know of a task: nothing but networks, optimisers, schedules, batches and two functions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Protocol
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from pinets.train.schedules import Schedule
+
+__all__ = ["Split", "StatefulBatches", "Task"]
+
+Split = Literal["validation", "test"]
+
+
+class StatefulBatches(Protocol):
+    """Training batches, each process's share of them, for instance :class:`pinets.data.Batches`.
+
+    An iteration goes on where the last one stopped, to the end of the epoch; the position can be saved and restored.
+    """
+
+    def __iter__(self) -> Iterator[Any]: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: Any) -> None: ...
+
+
+class Task(ABC):
+    """A thing to train: a classifier, a generator and its discriminator, an autoencoder.
+
+    A subclass sets the attributes below in its constructor, with networks and optimisers as ``accelerator.prepare``
+    returns them, and writes :meth:`train_step` and :meth:`evaluate`. Everything named here is in every checkpoint, so
+    that a run continues bit for bit; what else has to survive goes into :meth:`state_dict`.
+
+    Attributes:
+        networks: By name; also those that are not trained by gradient, such as a moving average of the weights
+            (``torch.optim.swa_utils.AveragedModel``). The same on every process.
+        optimizers: By name.
+        schedules: By name; stepped by the loop after each update, and told each validation's score.
+        batches: The training data. With ``n`` accumulation steps, an update takes ``n`` of them.
+        score: Which metric of the validation decides, higher is better; none decides if ``None``.
+    """
+
+    networks: Mapping[str, nn.Module]
+    optimizers: Mapping[str, Optimizer]
+    schedules: Mapping[str, Schedule]
+    batches: StatefulBatches
+    score: str | None = None
+
+    @abstractmethod
+    def train_step(self, batch: Any) -> Mapping[str, Tensor | float]:
+        """Learn from one batch: forward, :func:`~pinets.train.nonfinite.require_finite`, backward, optimiser step.
+
+        Within ``accelerator.accumulate``; a task with several networks may update each several times, from parts of
+        the batch. Returns what to log, averaged over the steps between two log lines.
+        """
+
+    @abstractmethod
+    def evaluate(self, split: Split) -> dict[str, float]:
+        """The metrics on a split, the same on every process; leaves the state as it was, but for random numbers."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is the same on every process and not in the attributes: tensors and plain data."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - most tasks have none
+        """Take back what :meth:`state_dict` gave."""
+
+    def local_state_dict(self) -> dict[str, Any]:
+        """What each process has for itself, such as its shard of a classifier too large for one."""
+        return {}
+
+    def load_local_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - most tasks have none
+        """Take back what :meth:`local_state_dict` gave on this process."""

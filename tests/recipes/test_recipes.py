@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pinets import recipes
+from pinets.train.schedules import MultiStep, Plateau, Warmup
+
+NAMES = recipes.list_recipes()
+
+
+@pytest.mark.parametrize("scale", ["full", "small"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_recipe_can_be_made_kept_and_read(name, scale):
+    made = recipes.get_recipe(name, scale)
+    assert (made.name, made.scale) == (name, scale)
+    assert recipes.recipe_from_json(recipes.to_json(made)) == made
+
+
+@pytest.mark.parametrize("scale", ["full", "small"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_recipe_builds_its_network(name, scale):
+    with torch.device("meta"):
+        networks = recipes.get_recipe(name, scale).networks()
+    assert sum(parameter.numel() for parameter in networks["model"].parameters()) > 0
+
+
+@pytest.mark.parametrize(
+    "name, millions",
+    [  # as the paper prints them
+        ("cifar10_resnet18", 11.2),
+        ("cifar10_prodpoly_resnet18", 6.0),
+        ("cifar10_resnet34", 21.3),
+        ("cifar10_prodpoly_resnet34", 13.0),
+        ("cifar100_resnet34", 21.3),
+        ("cifar100_prodpoly_resnet34", 14.7),
+        ("speech_resnet34", 21.3),
+        ("speech_prodpoly_resnet34", 13.2),
+    ],
+)
+def test_the_papers_sizes(name, millions):
+    assert round(size(name, "full") / 1e6, 1) == millions
+
+
+@pytest.mark.parametrize(
+    "baseline, polynomial, ratio",
+    [("cifar10_resnet18", "cifar10_prodpoly_resnet18", 0.54), ("speech_resnet34", "speech_prodpoly_resnet34", 0.62)],
+)
+def test_small_pairs_keep_the_papers_ratio_of_parameters(baseline, polynomial, ratio):
+    assert size(polynomial, "small") / size(baseline, "small") == pytest.approx(ratio, abs=0.01)
+
+
+def size(name, scale):
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in recipes.get_recipe(name, scale).networks()["model"].parameters())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_recipe_says_what_the_paper_and_we_found_and_how(name):
+    notes = recipes.recipe_notes(name)
+    for word in ("Paper:", "Ours:", "Command:"):
+        assert word in notes
+
+
+def test_the_papers_cifar_values():
+    made = recipes.get_recipe("cifar10_resnet18")
+    assert (made.epochs, made.batch, made.optimizer.lr) == (120, 128, 0.1)
+    assert made.schedule == MultiStep((40, 60, 80, 100), gamma=0.1)
+
+
+def test_the_papers_speech_values():
+    made = recipes.get_recipe("speech_prodpoly_resnet34")
+    assert (made.epochs, made.optimizer.lr, made.data.classes) == (70, 0.01, 35)
+    assert isinstance(made.schedule, Plateau)
+    assert made.schedule.epochs == 2
+
+
+def test_the_papers_imagenet_values():
+    made = recipes.get_recipe("imagenet_prodpoly_resnet50")
+    assert (made.epochs, made.batch) == (90, 512)
+    assert (made.optimizer.lr, made.optimizer.momentum, made.optimizer.weight_decay) == (0.2, 0.9, 1e-4)
+    assert isinstance(made.schedule, Warmup)
+    assert (made.schedule.epochs, made.schedule.then) == (5, MultiStep((30, 60, 80), gamma=0.1))
+
+
+PAIRS = [
+    ("cifar10_resnet18", "cifar10_prodpoly_resnet18"),
+    ("cifar10_resnet34", "cifar10_prodpoly_resnet34"),
+    ("cifar100_resnet34", "cifar100_prodpoly_resnet34"),
+    ("speech_resnet34", "speech_prodpoly_resnet34"),
+    ("imagenet_resnet50", "imagenet_prodpoly_resnet50"),
+    *(("imagenet_resnet18", f"imagenet_pinet18{kind}") for kind in ("", "_1x1", "_relu", "_1x1_relu")),
+    ("cifar10_polynomial", "cifar10_polynomial_relu"),
+    ("fashion_polynomial", "fashion_polynomial_relu"),
+]
+
+
+@pytest.mark.parametrize("scale", ["full", "small"])
+@pytest.mark.parametrize("baseline, polynomial", PAIRS)
+def test_a_pair_differs_in_its_model_only(baseline, polynomial, scale):
+    first, second = (recipes.to_json(recipes.get_recipe(name, scale)) for name in (baseline, polynomial))
+    differing = {key for key in first if first[key] != second[key]}
+    assert differing == {"name", "model"}
+    assert first["model"]["options"] == second["model"]["options"]
+
+
+def test_an_unknown_recipe_is_answered_with_the_nearest():
+    with pytest.raises(recipes.RecipeError, match="no recipe 'cifar_resnet18'; did you mean 'cifar10_resnet18'"):
+        recipes.get_recipe("cifar_resnet18")
+
+
+def test_options_of_the_model_are_typed_and_checked():
+    made = recipes.get_recipe("cifar10_resnet18", "full", ["model.width=16"])
+    assert made.model.options == {"width": 16}
+    with pytest.raises(recipes.RecipeError, match=r"model\.widht"):
+        recipes.get_recipe("cifar10_resnet18", "full", ["model.widht=16"])
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ("batch=130", None),
+        ("accumulate=3", "a batch of 128 cannot be divided into 3 equal parts"),
+        ("seed=-1", "seed must not be negative"),
+        ("epochs=0", "epochs must be at least 1"),
+    ],
+)
+def test_values_out_of_range_are_refused(change, message):
+    if message is None:
+        recipes.get_recipe("cifar10_resnet18", "full", [change])
+        return
+    with pytest.raises(recipes.RecipeError, match=message):
+        recipes.get_recipe("cifar10_resnet18", "full", [change])

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from pinets import recipes
+from pinets.train.run import ChangedRecipeError, RunFolder
+
+TINY = ["model.width=8", "epochs=2", "batch=20", "data.validation=0.2", "optimizer.lr=0.05", "checkpoint_every=2"]
+
+
+@pytest.fixture
+def tiny():
+    return recipes.get_recipe("cifar10_resnet18", "small", TINY)
+
+
+def test_a_recipe_trains_and_its_folder_says_all(tiny, cifar, tmp_path):
+    result = recipes.train(tiny, tmp_path / "runs", data_dir=cifar)
+    run = RunFolder(tmp_path / "runs" / "cifar10_resnet18-small" / "seed-0")
+    assert run.result() == json.loads(json.dumps(result))
+    assert result["steps"] == 2 * (160 // 20)  # 200 images, a fifth held out
+    assert 0 <= result["test"]["accuracy"] <= 1
+    assert recipes.recipe_from_json(run.recipe()) == tiny
+    assert [row["epoch"] for row in run.metrics("validation")] == [1, 2]
+
+
+def test_the_same_seed_gives_the_same_and_another_another(tiny, cifar, tmp_path):
+    losses = [
+        recipes.train(replace(tiny, seed=seed), tmp_path / str(n), data_dir=cifar)["test"]["loss"]
+        for n, seed in enumerate((0, 0, 1))
+    ]
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_evaluate_finds_the_same_again(tiny, cifar, tmp_path):
+    result = recipes.train(tiny, tmp_path, data_dir=cifar)
+    folder = recipes.run_folder(tiny, tmp_path).path
+    assert recipes.evaluate(folder, data_dir=cifar) == result["test"]
+    assert recipes.evaluate(folder, "validation", data_dir=cifar) == result["validation"]
+
+
+def test_a_run_is_neither_overwritten_nor_mixed(tiny, cifar, tmp_path):
+    first = recipes.train(tiny, tmp_path, data_dir=cifar)
+    with pytest.raises(FileExistsError, match="already holds a run"):
+        recipes.train(tiny, tmp_path, data_dir=cifar)
+    changed = recipes.set_values(tiny, ["optimizer.lr=0.01"])
+    with pytest.raises(ChangedRecipeError, match=r"optimizer\.lr was 0\.05 and is now 0\.01"):
+        recipes.train(changed, tmp_path, data_dir=cifar, resume=True)
+    assert recipes.train(tiny, tmp_path, data_dir=cifar, resume=True) == json.loads(json.dumps(first))
+
+
+def test_missing_data_leaves_no_folder(tiny, tmp_path):
+    (tmp_path / "nothing" / "cifar-10-batches-bin").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match=r"cifar-10-batches-bin"):
+        recipes.train(tiny, tmp_path / "runs", data_dir=tmp_path / "nothing")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_classes_must_be_those_of_the_data(tiny, cifar, tmp_path):
+    wrong = recipes.set_values(tiny, ["data.classes=7"])
+    with pytest.raises(ValueError, match=r"data\.classes is 7, but cifar10 has 10 classes"):
+        recipes.train(wrong, tmp_path, data_dir=cifar)
+
+
+def test_a_limit_takes_evenly_from_all_classes(tiny, cifar):
+    limited = recipes.set_values(tiny, ["data.limit=50"])
+    labels = limited.data.load(cifar).splits.train.labels
+    assert torch.bincount(labels).tolist() == [5] * 10
+
+
+def test_compare_trains_each_seed_once(tiny, cifar, tmp_path, monkeypatch):
+    other = recipes.get_recipe("cifar10_prodpoly_resnet18", "small", TINY)
+    runs = recipes.compare([tiny, other], 2, tmp_path, data_dir=cifar)
+    assert [[run.result()["seed"] for run in group] for group in runs] == [[0, 1], [0, 1]]
+    monkeypatch.setattr("pinets.recipes.running.fit", lambda *_, **__: pytest.fail("trained again"))
+    assert [[run.path for run in group] for group in recipes.compare([tiny, other], 2, tmp_path, data_dir=cifar)] == [
+        [run.path for run in group] for group in runs
+    ]
+
+
+def test_only_what_is_comparable_is_compared(tiny, cifar, tmp_path):
+    longer = recipes.get_recipe("cifar10_prodpoly_resnet18", "small", [*TINY, "epochs=3"])
+    with pytest.raises(ValueError, match=r"cannot be compared.*epochs is 2 and 3"):
+        recipes.compare([tiny, longer], 1, tmp_path, data_dir=cifar)
+    with pytest.raises(ValueError, match="they are the same recipe"):
+        recipes.compare([tiny, tiny], 1, tmp_path, data_dir=cifar)
+    with pytest.raises(ValueError, match="at least two"):
+        recipes.compare([tiny], 1, tmp_path, data_dir=cifar)
+
+
+def test_killed_from_outside_and_resumed_on_the_command_line(cifar, tmp_path):
+    """The whole way, as a user goes it: start, kill -9 at some moment, resume, and compare with a run left alone."""
+    changes = [word for change in [*TINY, "epochs=6"] for word in ("--set", change)]
+    command = [sys.executable, "-m", "pinets.cli", "train", "cifar10_prodpoly_resnet18", "--scale", "small", *changes]
+    command += ["--data", str(cifar)]
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    victim = subprocess.Popen([*command, "--out", str(killed)], stderr=subprocess.DEVNULL)
+    folder = killed / "cifar10_prodpoly_resnet18-small" / "seed-0"
+    deadline = time.monotonic() + 120
+    while not list((folder / "checkpoints").glob("step-*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    victim.send_signal(signal.SIGKILL)
+    assert victim.wait() == -signal.SIGKILL
+    assert not (folder / "result.json").exists()
+    subprocess.run([*command, "--out", str(killed), "--resume"], check=True, capture_output=True)
+    subprocess.run([*command, "--out", str(whole)], check=True, capture_output=True)
+    found, expected = (
+        load_file(
+            out / "cifar10_prodpoly_resnet18-small" / "seed-0" / "checkpoints" / "step-00000048" / "shared.safetensors"
+        )
+        for out in (killed, whole)
+    )
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)

@@ -1,0 +1,385 @@
+"""The estimators against scikit-learn's own conformance checks, and what they promise beyond them."""
+
+import pickle
+import subprocess
+import sys
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_classification
+from sklearn.linear_model import Ridge
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from pinets import CCP
+from pinets.algebra import certify, expand
+from pinets.estimators import PolynomialNetClassifier, PolynomialNetRegressor
+
+BOTH = pytest.mark.parametrize("estimator", [PolynomialNetClassifier, PolynomialNetRegressor])
+MODELS = pytest.mark.parametrize("model", ["ccp", "ncp", "ncp_skip"])
+
+
+# No expected failures. scikit-learn exempts its SGDClassifier and SGDRegressor from
+# check_sample_weight_equivalence_on_{dense,sparse}_data and its MLPs pass them for chosen solvers only
+# (PER_ESTIMATOR_XFAIL_CHECKS and PER_ESTIMATOR_CHECK_PARAMS in sklearn/utils/_test_common/instance_generator.py); ours
+# pass, since what is small enough for one batch is fitted with the exact weighted loss.
+@parametrize_with_checks([PolynomialNetClassifier(max_epochs=50), PolynomialNetRegressor(max_epochs=50)])
+def test_conforms_to_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def cubic():
+    """A polynomial of degree 3 whose linear part says nothing: the products are independent of every single input."""
+    X = np.random.RandomState(0).uniform(-1, 1, size=(600, 5))
+    y = X[:, 0] * X[:, 1] * X[:, 2] + 0.5 * X[:, 3] * X[:, 4] - X[:, 0] ** 2 * X[:, 3]
+    return X, y
+
+
+@MODELS
+def test_order_three_fits_a_cubic(cubic, model):
+    X, y = cubic
+    regressor = PolynomialNetRegressor(model=model, order=3, weight_decay=0, random_state=0).fit(X[:400], y[:400])
+    assert regressor.score(X[400:], y[400:]) > 0.99
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_lower_order_cannot_beat_the_best_polynomial_of_its_degree(cubic, order):
+    X, y = cubic
+    best = (
+        make_pipeline(PolynomialFeatures(order), Ridge(1e-10)).fit(X, y).score(X, y)
+    )  # least squares on all monomials
+    score = PolynomialNetRegressor(order=order, weight_decay=0, random_state=0).fit(X, y).score(X, y)
+    assert score <= best + 1e-9
+    assert score > best - 0.02
+    assert best < 0.75
+
+
+def test_several_targets_at_once(cubic):
+    X, y = cubic
+    Y = np.column_stack([y, 1000 + 50 * X[:, 0] * X[:, 1]])
+    regressor = PolynomialNetRegressor(order=3, weight_decay=0, random_state=0).fit(X, Y)
+    assert regressor.predict(X).shape == Y.shape
+    assert r2_score(Y, regressor.predict(X), multioutput="raw_values").min() > 0.99
+
+
+def test_order_three_tells_the_parity_of_three_signs_and_order_two_cannot():
+    X = np.random.RandomState(0).uniform(-1, 1, size=(1500, 3))
+    y = X[:, 0] * X[:, 1] * X[:, 2] > 0
+    accuracy = {
+        order: PolynomialNetClassifier(order=order, weight_decay=0.1, max_epochs=40, random_state=0)
+        .fit(X[:1000], y[:1000])
+        .score(X[1000:], y[1000:])
+        for order in (2, 3)
+    }
+    assert accuracy[3] > 0.95
+    assert accuracy[2] < 0.6
+
+
+@BOTH
+def test_random_state_decides_everything_and_nothing_global_changes(estimator):
+    X, y = load_iris(return_X_y=True)
+    before = torch.random.get_rng_state()
+    fits = [
+        estimator(max_epochs=3, batch_size=16, early_stopping=True, random_state=seed).fit(X, y) for seed in (1, 1, 2)
+    ]
+    assert torch.equal(torch.random.get_rng_state(), before)
+    first, again, other = (fit.to_polynomial()(torch.tensor(X)).detach() for fit in fits)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@BOTH
+@pytest.mark.parametrize("container", [sparse.csr_matrix, sparse.csr_array, sparse.csc_array])
+def test_sparse_equals_dense(estimator, container):
+    random = np.random.RandomState(0)
+    X = random.uniform(size=(120, 30)) * (random.uniform(size=(120, 30)) < 0.1)
+    X[:, 3] = 0  # a column of zeros
+    X[:, 4] = 2  # and a constant one, which no sparse matrix would leave out
+    y = (X[:, 0] + X[:, 1] * 2 > 0.1).astype(int)
+    weights = random.uniform(size=120)
+    dense = estimator(max_epochs=10, random_state=0).fit(X, y, weights)
+    thin = estimator(max_epochs=10, random_state=0).fit(container(X), y, weights)
+    np.testing.assert_allclose(thin.predict(container(X)), dense.predict(X), rtol=1e-9)
+    np.testing.assert_allclose(thin.loss_curve_, dense.loss_curve_, rtol=1e-9)
+
+
+def test_features_are_standardised_by_weighted_moments():
+    random = np.random.RandomState(0)
+    X, weights = random.normal(5, 3, size=(50, 4)), random.randint(1, 5, size=50)
+    X[:, 2] = 7
+    scaling = PolynomialNetRegressor(max_epochs=1).fit(X, X[:, 0], weights).feature_scaling_
+    repeated = StandardScaler().fit(X.repeat(weights, axis=0))
+    np.testing.assert_allclose(scaling.mean, repeated.mean_)
+    np.testing.assert_allclose(scaling.scale, repeated.scale_)
+
+
+@BOTH
+def test_units_of_the_features_do_not_matter(estimator):
+    X, y = load_iris(return_X_y=True)
+    units = np.array([1e-6, 1.0, 1e3, 1e9])
+    metric = estimator(max_epochs=5, random_state=0).fit(X, y)
+    imperial = estimator(max_epochs=5, random_state=0).fit(X * units + 4 * units, y)
+    np.testing.assert_allclose(imperial.loss_curve_, metric.loss_curve_, rtol=1e-6)
+
+
+@BOTH
+def test_weights_are_repetitions(estimator):
+    """On one batch exactly; scikit-learn's check_sample_weight_equivalence has zeros and sparse input besides."""
+    X, y = load_iris(return_X_y=True)
+    weights = np.random.RandomState(0).randint(0, 4, size=len(y))
+    weighted = estimator(max_epochs=30, batch_size=1000, random_state=0).fit(X, y, weights)
+    repeated = estimator(max_epochs=30, batch_size=1000, random_state=0).fit(
+        X.repeat(weights, axis=0), y.repeat(weights)
+    )
+    np.testing.assert_allclose(weighted.loss_curve_, repeated.loss_curve_, rtol=1e-9)
+
+
+def test_partial_fit_is_adamw_step_by_step():
+    """Three calls with different batches against the same three steps written with torch alone."""
+    random = np.random.RandomState(0)
+    X, y = random.normal(size=(3, 30, 4)), random.normal(size=(3, 30))
+    options = {"order": 2, "rank": 8, "learning_rate": 0.02, "weight_decay": 0.5, "random_state": 3}
+    regressor = PolynomialNetRegressor(**options)
+    for batch, targets in zip(X, y, strict=True):
+        regressor.partial_fit(batch, targets)
+
+    with torch.random.fork_rng():
+        torch.manual_seed(np.random.RandomState(3).randint(np.iinfo(np.int32).max))
+        module = CCP(4, 1, rank=8, order=2, dtype=torch.float64)
+    torch.nn.init.zeros_(module.head.weight)
+    vectors = [module.head.bias]
+    matrices = [parameter for parameter in module.parameters() if parameter is not module.head.bias]
+    optimizer = torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": 0.5}, {"params": vectors, "weight_decay": 0}], 0.02
+    )
+    for batch, targets in zip(X, y, strict=True):
+        z = torch.tensor((batch - X[0].mean(0)) / X[0].std(0))  # as in the first call, for good
+        wanted = torch.tensor((targets - y[0].mean()) / y[0].std())
+        optimizer.zero_grad()
+        (module(z)[:, 0] - wanted).square().mean().backward()
+        optimizer.step()
+    # The bias's first gradient, the mean of the standardised targets, is zero but for rounding (1e-16), which Adam
+    # divides by its epsilon of 1e-8: no two orders of summation agree to more than 1e-8 from there on.
+    for name, parameter in module.state_dict().items():
+        torch.testing.assert_close(regressor.module_.state_dict()[name], parameter, rtol=0, atol=1e-8)
+    assert regressor.n_iter_ == len(regressor.loss_curve_) == 3
+
+
+def test_partial_fit_of_a_classifier_learns_and_keeps_its_classes():
+    X, y = make_classification(400, 8, n_informative=6, n_classes=3, random_state=0)
+    names = np.array(["ant", "bee", "cat"])[y]
+    classifier = PolynomialNetClassifier(random_state=0)
+    with pytest.raises(ValueError, match="classes must be given in the first call"):
+        classifier.partial_fit(X, names)
+    classifier.partial_fit(X[:100][y[:100] < 2], names[:100][y[:100] < 2], classes=["cat", "ant", "bee"])  # no cat yet
+    for _ in range(40):
+        classifier.partial_fit(X, names)
+    assert list(classifier.classes_) == ["ant", "bee", "cat"]
+    assert classifier.score(X, names) > 0.85
+    with pytest.raises(ValueError, match=r"not among the classes.*dog"):
+        classifier.partial_fit(X[:2], ["dog", "ant"])
+    with pytest.raises(ValueError, match="stay those of the first call"):
+        classifier.partial_fit(X, names, classes=["ant", "bee"])
+
+
+def test_partial_fit_takes_a_new_learning_rate():
+    X, y = load_iris(return_X_y=True)
+    regressor = PolynomialNetRegressor(random_state=0, weight_decay=0).partial_fit(X, y)
+    before = regressor.predict(X)
+    regressor.set_params(learning_rate=1e-30).partial_fit(X, y)
+    np.testing.assert_array_equal(regressor.predict(X), before)
+
+
+@BOTH
+def test_early_stopping_keeps_the_best_epoch(estimator):
+    random = np.random.RandomState(0)
+    X, y = random.normal(size=(80, 30)), random.randint(2, size=80)  # nothing to learn: soon overfitted
+    fitted = estimator(early_stopping=True, validation_fraction=0.3, n_iter_no_change=5, random_state=0).fit(X, y)
+    best = int(np.argmin(fitted.validation_loss_curve_))
+    assert fitted.n_iter_ == len(fitted.loss_curve_) == best + 1 + 5 < 100
+    assert len(fitted.validation_scores_) == fitted.n_iter_
+    shorter = estimator(early_stopping=True, validation_fraction=0.3, n_iter_no_change=5, random_state=0)
+    with pytest.raises(ValueError, match="early_stopping needs all samples"):
+        shorter.partial_fit(X, y, **({"classes": [0, 1]} if estimator is PolynomialNetClassifier else {}))
+
+
+@pytest.mark.parametrize(
+    "estimator, model, labels",
+    [
+        (PolynomialNetClassifier, "ccp", 2),
+        (PolynomialNetClassifier, "ncp_skip", 3),
+        (PolynomialNetRegressor, "ncp", 3),
+    ],
+)
+def test_the_raw_polynomial_is_the_estimator(estimator, model, labels):
+    X, y = load_iris(return_X_y=True)
+    X, y = 100 + 7 * X[y < labels], y[y < labels]
+    fitted = estimator(model=model, order=3, rank=6, max_epochs=5, random_state=0).fit(X, y)
+    polynomial, raw = fitted.to_polynomial(), torch.tensor(X)
+    values = polynomial(raw).detach().numpy()
+    expected = fitted.decision_function(X) if estimator is PolynomialNetClassifier else fitted.predict(X)
+    np.testing.assert_allclose(values.reshape(expected.shape), expected, rtol=1e-8, atol=1e-8)
+    assert certify(polynomial, raw[:2]).degree == 3
+    np.testing.assert_allclose(expand(polynomial, raw[:2])(raw).numpy(), values, rtol=1e-6, atol=1e-6)
+
+
+def test_the_raw_polynomial_recovers_known_coefficients():
+    X = np.random.RandomState(0).uniform(10, 12, size=(500, 3))
+    y = 5 + 2 * (X[:, 0] - 11) * (X[:, 1] - 11) - 3 * (X[:, 2] - 11)
+    regressor = PolynomialNetRegressor(order=2, weight_decay=0, max_epochs=200, random_state=0).fit(X, y)
+    quadratic = expand(regressor.to_polynomial(), torch.zeros(1, 3, dtype=torch.float64)).coefficients[2][0]
+    expected = torch.zeros(3, 3, dtype=torch.float64)
+    expected[0, 1] = expected[1, 0] = 1.0  # 2 x0 x1, shared by the two places
+    torch.testing.assert_close(quadratic, expected, rtol=0, atol=0.02)
+
+
+@BOTH
+def test_pickle_keeps_predictions_and_goes_on_training_alike(estimator):
+    X, y = load_iris(return_X_y=True)
+    fitted = estimator(max_epochs=5, random_state=0).fit(X, y)
+    copied = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(copied.predict(X), fitted.predict(X))
+    np.testing.assert_array_equal(copied.partial_fit(X, y).predict(X), fitted.partial_fit(X, y).predict(X))
+    assert clone(fitted).get_params() == fitted.get_params()
+
+
+def test_a_search_in_threads_finds_the_same():
+    """Making a network borrows torch's global generator: two threads must not do so at once."""
+    X, y = load_iris(return_X_y=True)
+    found = []
+    for n_jobs in (1, 2):
+        with joblib.parallel_backend("threading", n_jobs=n_jobs):
+            search = GridSearchCV(PolynomialNetClassifier(max_epochs=2, random_state=0), {"order": [1, 2, 3]}, cv=3)
+            found.append(search.fit(X, y).cv_results_["mean_test_score"])
+    np.testing.assert_array_equal(*found)
+
+
+def test_float32_stays_float32():
+    X, y = load_iris(return_X_y=True)
+    classifier = PolynomialNetClassifier(max_epochs=2, random_state=0).fit(X.astype(np.float32), y)
+    assert {parameter.dtype for parameter in classifier.module_.parameters()} == {torch.float32}
+    assert classifier.predict_proba(X).dtype == np.float32
+    assert not classifier.module_.training
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "parameters, message",
+    [
+        ({"order": 0}, "order must be an integer of at least 1, got 0"),
+        ({"order": 2.0}, "order must be an integer of at least 1, got 2.0"),
+        ({"rank": 0}, "rank must be an integer of at least 1, got 0"),
+        ({"rank": True}, "rank must be an integer"),
+        ({"model": "npc"}, "model must be one of 'ccp', 'ncp', 'ncp_skip', got 'npc'; did you mean 'ncp'"),
+        ({"model": "NCP-Skip"}, "did you mean 'ncp_skip'"),
+        ({"model": 3}, "model must be one of"),
+        ({"max_epochs": -1}, "max_epochs must be an integer of at least 1, got -1"),
+        ({"batch_size": 0}, "batch_size must be an integer of at least 1, got 0"),
+        ({"batch_size": "large"}, "batch_size must be an integer"),
+        ({"learning_rate": 0}, "learning_rate must be a finite number above 0, got 0"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a finite number above 0, got nan"),
+        ({"weight_decay": -0.1}, "weight_decay must be a finite number at least 0, got -0.1"),
+        ({"validation_fraction": 1.0}, "validation_fraction must be a finite number above 0 and below 1, got 1.0"),
+        ({"early_stopping": "yes"}, "early_stopping must be True or False, got 'yes'"),
+        ({"device": "abacus"}, "device must name one that torch can use here, got 'abacus'"),
+    ],
+)
+def test_bad_parameters(estimator, parameters, message):
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match=message):
+        estimator(**parameters).fit(X, y)
+
+
+@BOTH
+def test_bad_data(estimator):
+    X, y = load_iris(return_X_y=True)
+    holes = X.copy()
+    holes[3, 1] = np.nan
+    with pytest.raises(ValueError, match="contains NaN"):
+        estimator().fit(holes, y)
+    fitted = estimator(max_epochs=1).fit(X, y)
+    with pytest.raises(ValueError, match="contains NaN"):
+        fitted.predict(holes)
+    with pytest.raises(ValueError, match=r"has 3 features, but .* expecting 4"):
+        fitted.predict(X[:, :3])
+    with pytest.raises(ValueError, match="must not be negative, got -1"):
+        estimator().fit(X, y, -np.ones(len(y)))
+
+
+def test_numbers_from_a_search_are_taken():
+    X, y = load_iris(return_X_y=True)
+    PolynomialNetClassifier(
+        order=np.int64(2), rank=np.int32(4), max_epochs=np.int64(1), learning_rate=np.float32(0.1)
+    ).fit(X, y)
+
+
+def test_overflow_is_an_error_and_not_a_bad_model():
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(FloatingPointError, match="lower the learning rate"):
+        PolynomialNetRegressor(order=8, learning_rate=1e30, random_state=0).fit(X, y)
+
+
+def peak_growth(prepare, work):
+    """The megabytes by which the peak of a process of its own rises from preparing the data to having worked on it."""
+    lines = [
+        "import resource",
+        "import numpy as np",
+        "from scipy import sparse",
+        "from pinets.estimators import PolynomialNetClassifier",
+        "random = np.random.RandomState(0)",
+        "warm_up = random.normal(size=(64, 5))",
+        "PolynomialNetClassifier(max_epochs=1).fit(warm_up, warm_up[:, 0] > 0).predict(warm_up)",
+        *prepare,
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss",
+        *work,
+        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)",
+    ]
+    finished = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    return float(finished.stdout)
+
+
+def test_degree_three_of_500_features_takes_less_memory_than_one_row_of_monomials():
+    growth = peak_growth(
+        ["X = random.normal(size=(4000, 500))", "y = X[:, 0] * X[:, 1] * X[:, 2] > 0"],
+        ["PolynomialNetClassifier(order=3, max_epochs=1, random_state=0).fit(X, y).predict(X)"],
+    )
+    monomials = PolynomialFeatures(3).fit(np.zeros((1, 500))).n_output_features_
+    assert monomials == 21_084_251
+    assert growth < monomials * 8 / 1024**2 / 4  # 40 MB; twenty-odd are the batches, the weights are 0.4 MB
+
+
+def test_sparse_features_are_never_dense_as_a_whole():
+    growth = peak_growth(
+        [
+            # five entries a row, placed by hand: sparse.random would itself take half a gigabyte and hide the growth
+            "columns = random.randint(5000, size=8000 * 5)",
+            "X = sparse.csr_array((np.ones(8000 * 5), columns, np.arange(0, 8000 * 5 + 1, 5)), shape=(8000, 5000))",
+            "y = random.randint(2, size=8000)",
+        ],
+        ["PolynomialNetClassifier(rank=2, max_epochs=1, random_state=0).fit(X, y).predict(X)"],
+    )
+    dense = 8000 * 5000 * 8 / 1024**2
+    assert growth < dense / 4
+
+
+def test_verbose_prints_a_line_an_epoch(capsys):
+    X, y = load_iris(return_X_y=True)
+    PolynomialNetClassifier(max_epochs=2, verbose=True, early_stopping=True, random_state=0).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["epoch 1", "epoch 2"]
+    assert "validation loss" in lines[0]
+
+
+def test_a_missing_scikit_learn_says_what_to_install():
+    script = "import sys; sys.modules['sklearn'] = None; import pinets.estimators"
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert finished.returncode == 1
+    assert 'needs sklearn; install it with: pip install "pinets[sklearn]"' in finished.stderr
