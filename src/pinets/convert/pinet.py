@@ -1,0 +1,163 @@
+"""A residual network becomes a Π-net that computes the same function at first."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+
+from torch import nn
+
+from pinets._nearest import did_you_mean
+from pinets.convert.blocks import NotConvertibleError, SplitBlock
+from pinets.convert.depth import drop_blocks
+from pinets.convert.recognise import is_candidate, recognise
+from pinets.convert.report import Conversion, Report, count_parameters
+from pinets.models.blocks import ResidualBlock
+from pinets.models.join import Multiply, Site
+from pinets.models.product import local_layers, scaled_multiply
+from pinets.models.tanh import Tanh
+
+__all__ = ["to_pinet"]
+
+Product = Callable[[Site, nn.Module], Multiply]
+
+
+def to_pinet(
+    model: nn.Module,
+    *,
+    tanh: bool = False,
+    local_convs: int = 0,
+    stages: Iterable[str] | None = None,
+    depths: Sequence[int] | None = None,
+    inplace: bool = False,
+) -> Conversion:
+    r"""Give the residual blocks of a network a second order, keeping its weights and, at first, its function.
+
+    A block :math:`\mathrm{activation}(s + r)` becomes :math:`\mathrm{activation}(s + r + \alpha\,f(s * r))` with
+    :math:`\alpha = 0`, so outputs stay equal to the last bit; the first step of training already moves :math:`\alpha`.
+    Found are basic and bottleneck blocks with the layer names of torchvision and timm, those of
+    :mod:`pinets.models`, and what :func:`pinets.convert.register_block` was told of. Every block is checked with
+    numbers before it is touched; where it is not what it seems, it stays as it was, and the report says why.
+
+    Args:
+        model: Any network; it is left as it was, unless ``inplace``.
+        tanh: Whether :math:`f` bounds the product, which stabilises training at scale.
+        local_convs: How many 1x1 convolutions, each with instance norm and leaky ReLU, :math:`f` has.
+        stages: The paths of the parts to convert, such as ``["layer3", "layer4"]``; everything if left out.
+        depths: If given, keep only so many blocks of every stage (:func:`pinets.convert.drop_blocks`), which changes
+            the function.
+        inplace: Whether to change the network itself rather than a copy.
+
+    Returns:
+        The network and a report.
+
+    Example:
+        >>> import torch
+        >>> from pinets.models import create_model
+        >>> resnet = create_model("resnet18_cifar", width=4).eval()
+        >>> pinet, report = to_pinet(resnet, tanh=True)
+        >>> x = torch.randn(2, 3, 32, 32)
+        >>> torch.equal(pinet(x), resnet(x)), len(report.converted)
+        (True, 8)
+    """
+    if isinstance(local_convs, bool) or not isinstance(local_convs, int) or local_convs < 0:
+        raise ValueError(f"local_convs must be a whole number of at least 0, got {local_convs!r}")
+    wanted = _check_stages(model, stages)
+    before = count_parameters(model)
+    model = model if inplace else copy.deepcopy(model)
+    report = Report()
+    if depths is not None:
+        report.dropped = drop_blocks(model, depths, inplace=True).report.dropped
+
+    def product(site: Site, activation: nn.Module) -> Multiply:
+        layers = [*([Tanh()] if tanh else []), *local_layers(site.channels, local_convs, site.factory)]
+        return scaled_multiply(layers, activation, site.factory)
+
+    converter = _Converter(product, local_convs > 0, _formula(tanh, local_convs), wanted, report)
+    converted = converter.visit(model, "")
+    if not report.converted:
+        raise ValueError(f"there is no residual block that could be converted\n{report}")
+    report.parameters = (before, count_parameters(converted))
+    return Conversion(converted, report)
+
+
+class _Converter:
+    """Goes through a network, replaces blocks and notes what became of each.
+
+    Args:
+        product: Makes the join of a converted block.
+        needs_maps: Whether it is for maps only.
+        formula: What to say about it in the report.
+        stages: The paths within which to convert.
+        report: Where to note.
+    """
+
+    def __init__(self, product: Product, needs_maps: bool, formula: str, stages: list[str], report: Report) -> None:
+        self.product = product
+        self.needs_maps = needs_maps
+        self.formula = formula
+        self.stages = stages
+        self.report = report
+        self.made: dict[nn.Module, nn.Module] = {}  # a block may sit in several places
+
+    def visit(self, module: nn.Module, path: str) -> nn.Module:
+        """The module to put in place of this one."""
+        if is_candidate(module):
+            try:
+                converted = self.convert(module, path)
+            except NotConvertibleError as error:
+                self.report.kept[path] = str(error)
+            else:
+                self.report.converted[path] = self.formula
+                return converted
+        for name, child in list(module._modules.items()):
+            if child is not None:
+                module._modules[name] = self.visit(child, f"{path}.{name}".lstrip("."))
+        return module
+
+    def convert(self, block: nn.Module, path: str) -> nn.Module:
+        if not any(stage in ("", path) or path.startswith(f"{stage}.") for stage in self.stages):
+            raise NotConvertibleError("outside the stages to convert")
+        if block not in self.made:
+            self.made[block] = self.with_product(block)
+        return self.made[block]
+
+    def with_product(self, block: nn.Module) -> nn.Module:
+        """The same block with a product; a block of pinets only changes its join."""
+        if isinstance(getattr(block, "join", None), Multiply):
+            raise NotConvertibleError("it multiplies already")
+        if isinstance(block, ResidualBlock):
+            factory = {"device": block.conv1.weight.device, "dtype": block.conv1.weight.dtype}
+            site = Site(block.out_channels, block.downsample is None, factory)
+            block.join = self.product(site, block.join.activation).train(block.training)
+            return block
+        parts, out = recognise(block)
+        if self.needs_maps and out.ndim != 4:
+            raise NotConvertibleError(f"1x1 convolutions need maps, and its output has shape {tuple(out.shape)}")
+        site = Site(out.shape[1], not parts.shortcut, {"device": out.device, "dtype": out.dtype})
+        return SplitBlock(block, parts, self.product(site, nn.Identity()).train(block.training))
+
+
+def _formula(tanh: bool, local_convs: int) -> str:
+    """What the report calls the product.
+
+    >>> _formula(False, 0), _formula(True, 0), _formula(False, 2)
+    ('alpha * (s * r)', 'alpha * tanh(s * r)', 'alpha * L(L(s * r))')
+    """
+    product = "tanh(s * r)" if tanh else "(s * r)"
+    for number in range(local_convs):
+        product = f"L{product}" if number == 0 and not tanh else f"L({product})"
+    return f"alpha * {product}"
+
+
+def _check_stages(model: nn.Module, stages: Iterable[str] | None) -> list[str]:
+    if stages is None:
+        return [""]
+    if isinstance(stages, str):
+        raise TypeError(f"stages must be a list of paths such as ['layer3', 'layer4'], got the text {stages!r}")
+    known = [name for name, _ in model.named_modules() if name]
+    wanted = list(stages)
+    for stage in wanted:
+        if stage not in known:
+            raise ValueError(f"the network has no part {stage!r}{did_you_mean(stage, known)}")
+    return wanted

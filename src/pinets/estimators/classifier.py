@@ -1,0 +1,123 @@
+"""A polynomial network as a scikit-learn classifier."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from torch import Tensor
+from torch.nn import functional as F
+
+from pinets.estimators.base import PolynomialNet
+
+__all__ = ["PolynomialNetClassifier"]
+
+
+class PolynomialNetClassifier(ClassifierMixin, PolynomialNet):  # type: ignore[misc]
+    r"""Classify with a polynomial of the features.
+
+    .. math:: p(y \mid x) = \mathrm{softmax}\, G(z), \qquad z = (x - \mathrm{mean}) / \mathrm{deviation}
+
+    where :math:`G` is a Π-net of degree ``order`` with one output per class (for two classes, one output and the
+    sigmoid). It has about ``order * rank * features`` weights instead of the :math:`d^N / N!` coefficients that
+    ``PolynomialFeatures`` writes out. Features may be sparse: only one batch at a time is made dense.
+
+    Args:
+        model: How the coefficients are tied together: ``"ccp"`` (fewest weights), ``"ncp"`` or ``"ncp_skip"``.
+        order: The degree :math:`N` of the polynomial.
+        rank: The size of the network's state; more represent richer polynomials.
+        max_epochs: How often ``fit`` goes through the samples, while the learning rate falls to zero.
+        learning_rate: Of AdamW, at the start.
+        batch_size: Samples per step; ``"auto"`` is a sixteenth of them, but at least 32 and at most 256.
+        weight_decay: Pulls the weight matrices to zero (AdamW's decoupled decay); the first thing to raise on few or
+            noisy samples.
+        early_stopping: Hold out samples, stop when the loss on them no longer falls, and keep the best weights.
+        validation_fraction: The share of samples held out for early stopping.
+        n_iter_no_change: The epochs without a lower loss after which early stopping ends the training.
+        device: Where to compute, in torch's words. The weights have the type of the features, float32 or float64.
+        random_state: Decides the first weights, the order of the samples and which are held out.
+        verbose: Print a line after every epoch.
+
+    Attributes:
+        classes_: The labels, in the order of the outputs.
+        module_: The trained :class:`pinets.Polynomial` of the standardised features, in evaluation mode.
+        feature_scaling_: The mean and scale of every feature.
+        n_iter_: The epochs done.
+        loss_curve_: The training loss of every epoch.
+        validation_loss_curve_: The loss on held out samples after every epoch; empty without early stopping.
+        validation_scores_: The accuracy on them.
+        n_features_in_: The number of features.
+        feature_names_in_: Their names, if they had some.
+
+    Example:
+        >>> from sklearn.datasets import load_wine
+        >>> X, y = load_wine(return_X_y=True)
+        >>> classifier = PolynomialNetClassifier(order=2, max_epochs=30, random_state=0).fit(X[::2], y[::2])
+        >>> classifier.score(X[1::2], y[1::2]) > 0.9
+        True
+        >>> classifier.to_polynomial().order  # an ordinary torch module, of the raw features
+        2
+    """
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Go through these samples once, from where the last call ended, at a constant learning rate.
+
+        Args:
+            X: Features. The mean and deviation of those in the first call are kept for good: let it be a typical batch.
+            y: Class labels.
+            classes: All labels that will ever come; needed in the first call.
+            sample_weight: How much each sample counts.
+        """
+        first = not hasattr(self, "module_")
+        if first and classes is None:
+            raise ValueError("classes must be given in the first call of partial_fit")
+        if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(f"classes must stay those of the first call, {self.classes_}, got {np.unique(classes)}")
+        return self._partial_fit(X, y, sample_weight, classes)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The polynomial's values: one per class, or, for two classes, the log-odds of the second."""
+        outputs = self._outputs(X).numpy()
+        return outputs[:, 0] if len(self.classes_) == 2 else outputs
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class, in the order of ``classes_``."""
+        outputs = self._outputs(X)
+        if len(self.classes_) == 2:
+            return torch.cat([torch.sigmoid(-outputs), torch.sigmoid(outputs)], dim=1).numpy()
+        return torch.softmax(outputs, dim=1).numpy()
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The likeliest class of each sample."""
+        positions = _likeliest(self._outputs(X)).numpy()
+        return self.classes_[positions]
+
+    def _learn_targets(self, y: np.ndarray, weights: np.ndarray | None) -> int:
+        check_classification_targets(y)
+        classes = np.unique(y)
+        if len(classes) < 2:
+            raise ValueError(f"a classifier needs samples of at least 2 classes, got 1 class: {classes[0]!r}")
+        self.classes_ = classes
+        return 1 if len(classes) == 2 else len(classes)
+
+    def _encode(self, y: np.ndarray) -> Tensor:
+        """The position of every label in ``classes_``."""
+        unknown = np.setdiff1d(y, self.classes_)
+        if unknown.size:
+            raise ValueError(f"y has labels that are not among the classes {self.classes_}: {unknown}")
+        return torch.tensor(np.searchsorted(self.classes_, y))
+
+    def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        if outputs.shape[1] == 1:
+            return F.binary_cross_entropy_with_logits(outputs[:, 0], targets.to(outputs), reduction="none")
+        return F.cross_entropy(outputs, targets, reduction="none")
+
+    def _score(self, outputs: Tensor, targets: Tensor) -> float:
+        return (_likeliest(outputs) == targets).double().mean().item()
+
+
+def _likeliest(outputs: Tensor) -> Tensor:
+    return (outputs[:, 0] > 0).long() if outputs.shape[1] == 1 else outputs.argmax(dim=1)

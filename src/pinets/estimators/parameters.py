@@ -1,0 +1,62 @@
+"""What the estimators' parameters may be: checked when fitting, as scikit-learn asks, with the value and the rule."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+
+from pinets.layers import CCP, NCP, NCPSkip
+
+__all__ = ["MODELS", "check_at_least_one", "check_between", "check_device", "check_flag", "check_model"]
+
+MODELS: dict[str, type[CCP] | type[NCP]] = {"ccp": CCP, "ncp": NCP, "ncp_skip": NCPSkip}
+
+
+def check_model(word: Any) -> type[CCP] | type[NCP]:
+    """The class a word stands for.
+
+    >>> check_model("npc")
+    Traceback (most recent call last):
+    ValueError: model must be one of 'ccp', 'ncp', 'ncp_skip', got 'npc'; did you mean 'ncp'?
+    """
+    if isinstance(word, str) and word in MODELS:
+        return MODELS[word]
+    nearest = difflib.get_close_matches(str(word).lower().replace("-", "_"), MODELS, n=1)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    raise ValueError(f"model must be one of {', '.join(map(repr, MODELS))}, got {word!r}{hint}")
+
+
+def check_at_least_one(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+    return int(value)
+
+
+def check_between(name: str, value: Any, low: float, high: float = math.inf, *, low_included: bool = False) -> float:
+    """A number in the open interval (low, high); the lower end may belong to it."""
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not (low < value < high or (low_included and value == low)):
+        rule = f"{'at least' if low_included else 'above'} {low:g}"
+        rule += "" if high == math.inf else f" and below {high:g}"
+        raise ValueError(f"{name} must be a finite number {rule}, got {value!r}")
+    return float(value)
+
+
+def check_flag(name: str, value: Any) -> bool:
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def check_device(name: Any) -> torch.device:
+    """A device that torch knows and can use here."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise ValueError(f"device must name one that torch can use here, got {name!r}: {error}") from error
+    return device

@@ -1,0 +1,84 @@
+"""A polynomial network as a scikit-learn regressor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from torch import Tensor
+
+from pinets.estimators.base import PolynomialNet
+from pinets.estimators.scaling import Scaling
+
+__all__ = ["PolynomialNetRegressor"]
+
+
+class PolynomialNetRegressor(MultiOutputMixin, RegressorMixin, PolynomialNet):  # type: ignore[misc]
+    r"""Fit a polynomial of the features to one or several targets.
+
+    .. math:: y = \mathrm{mean}_y + \mathrm{deviation}_y \, G(z), \qquad z = (x - \mathrm{mean}) / \mathrm{deviation}
+
+    where :math:`G` is a Π-net of degree ``order``, trained on the mean squared error of the standardised targets.
+
+    The arguments are those of :class:`pinets.estimators.PolynomialNetClassifier`.
+
+    Attributes:
+        module_: The trained :class:`pinets.Polynomial`, from standardised features to standardised targets.
+        feature_scaling_: The mean and scale of every feature.
+        target_scaling_: The mean and scale of every target.
+        n_iter_: The epochs done.
+        loss_curve_: The training loss of every epoch, for standardised targets.
+        validation_loss_curve_: The loss on held out samples after every epoch; empty without early stopping.
+        validation_scores_: Their :math:`R^2`.
+        n_features_in_: The number of features.
+        feature_names_in_: Their names, if they had some.
+
+    Example:
+        >>> X = np.random.RandomState(0).uniform(-1, 1, size=(200, 3))
+        >>> y = X[:, 0] * X[:, 1] + X[:, 2]
+        >>> regressor = PolynomialNetRegressor(order=2, weight_decay=0, random_state=0).fit(X, y)
+        >>> regressor.score(X, y) > 0.99
+        True
+    """
+
+    target_scaling_: Scaling
+    _targets_accepted: Mapping[str, bool] = {"multi_output": True, "y_numeric": True}
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Go through these samples once, from where the last call ended, at a constant learning rate.
+
+        The mean and deviation of the features and targets in the first call are kept for good: let it be a typical
+        batch.
+        """
+        return self._partial_fit(X, y, sample_weight)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The polynomial's values, in the shape the targets had."""
+        standard = self._outputs(X)
+        outputs = self.target_scaling_.undo(standard).numpy()
+        return outputs if self._several_outputs else outputs[:, 0]
+
+    def _learn_targets(self, y: np.ndarray, weights: np.ndarray | None) -> int:
+        self._several_outputs = y.ndim > 1
+        columns = y if y.ndim > 1 else y[:, None]
+        self.target_scaling_ = Scaling.of(columns, weights)
+        return columns.shape[1]
+
+    def _encode(self, y: np.ndarray) -> Tensor:
+        columns = y if y.ndim > 1 else y[:, None]
+        outputs = len(self.target_scaling_.mean)
+        if (y.ndim > 1) != self._several_outputs or columns.shape[1] != outputs:
+            raise ValueError(f"y must keep the {outputs} columns of the first call, got shape {y.shape}")
+        standard = self.target_scaling_.apply(torch.tensor(columns, dtype=torch.float64))
+        return standard.to(self.feature_scaling_.mean.dtype)
+
+    def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs - targets).square().mean(dim=1)
+
+    def _score(self, outputs: Tensor, targets: Tensor) -> float:
+        residual = (outputs - targets).square().sum(dim=0)
+        total = (targets - targets.mean(dim=0)).square().sum(dim=0)
+        return (1 - residual / total).mean().item()

@@ -1,0 +1,58 @@
+"""Instance norm for images with the channels first or last in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pinets.models.eager import only_autograd_watches
+
+__all__ = ["InstanceNorm"]
+
+
+class InstanceNorm(nn.Module):
+    """Instance norm without parameters, as ``nn.InstanceNorm2d``, and several times as fast on CPU.
+
+    Example:
+        >>> x = torch.randn(2, 3, 4, 4)
+        >>> torch.allclose(InstanceNorm()(x), nn.InstanceNorm2d(3)(x), atol=1e-5)
+        True
+    """
+
+    eps = 1e-5
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.is_contiguous():
+            return torch.group_norm(x, x.shape[1], eps=self.eps)  # as many groups as channels is the same
+        if x.requires_grad and only_autograd_watches(x):
+            return _InstanceNorm.apply(x, self.eps)
+        return _standardise(x, self.eps)[0]
+
+
+class _InstanceNorm(torch.autograd.Function):
+    """A backward pass of a few operations in place, where autograd would make three times as many."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, eps: float) -> Tensor:
+        out, mean, inverse = _standardise(x, eps)
+        ctx.save_for_backward(x, mean, inverse)
+        ctx.eps = eps
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        x, mean, inverse = ctx.saved_tensors
+        if torch.is_grad_enabled():  # the gradient is to be differentiated again
+            return torch.autograd.grad(_standardise(x, ctx.eps)[0], x, gradient, create_graph=True)[0], None
+        standard = (x - mean).mul_(inverse)
+        along = (gradient * standard).mean((2, 3), keepdim=True)
+        return standard.mul_(-along).add_(gradient).sub_(gradient.mean((2, 3), keepdim=True)).mul_(inverse), None
+
+
+def _standardise(x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    mean = x.mean((2, 3), keepdim=True)
+    centred = x - mean
+    inverse = torch.rsqrt(centred.square().mean((2, 3), keepdim=True) + eps)
+    return centred * inverse, mean, inverse

@@ -1,0 +1,144 @@
+r"""The second-order join, needing no more memory for training than the baseline's.
+
+In the plain form, autograd keeps the normalised branch :math:`r` and what the norm of the product needs, and the
+backward pass makes several maps more at once. Here both passes go through a few samples at a time, and the backward
+pass computes those values again, from the shortcut and the branch before its batch norm, which are kept in any case.
+``torch.compile`` takes such decisions itself and is given the plain form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pinets.models.eager import only_autograd_watches
+from pinets.models.join import Multiply
+
+__all__ = ["RecomputingMultiply"]
+
+_PIECE = 2**20  # bytes of one map in a piece, so that a few of them stay in the processor's cache
+
+
+class RecomputingMultiply(Multiply):
+    """As :class:`pinets.models.join.Multiply`, for a norm of the product that treats every sample by itself.
+
+    The norm should be cheap, since in training it is computed twice.
+    """
+
+    def forward(self, shortcut: Tensor, branch: Tensor, last: nn.Module) -> Tensor:
+        if not torch.is_grad_enabled() and only_autograd_watches(shortcut, branch):
+            out = last(branch)
+            for piece in _pieces(out):
+                out[piece] = self.activation(self.step(shortcut[piece], out[piece]))
+            return out
+        if not (torch.is_grad_enabled() and _is_ordinary(self.activation, shortcut, branch, last)):
+            return super().forward(shortcut, branch, last)
+        learnt = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        return _Recompute.apply(self, last, shortcut, branch, last.weight, last.bias, *learnt)
+
+
+class _Recompute(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        join: RecomputingMultiply,
+        last: nn.BatchNorm2d,
+        shortcut: Tensor,
+        branch: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        *learnt: Tensor,
+    ) -> Tensor:
+        running_mean, running_var = cast("Tensor", last.running_mean), cast("Tensor", last.running_var)
+        ctx.join, ctx.training, ctx.eps = join, last.training, last.eps
+        if last.training:
+            cast("Tensor", last.num_batches_tracked).add_(1)
+            out, mean, inverse = torch.native_batch_norm(
+                branch, weight, bias, running_mean, running_var, True, cast("float", last.momentum), last.eps
+            )
+        else:
+            out = F.batch_norm(branch, running_mean, running_var, weight, bias, eps=last.eps)
+            mean, inverse = running_mean, torch.rsqrt(running_var + last.eps)
+        for piece in _pieces(out):
+            out[piece] = join.activation(join.step(shortcut[piece], out[piece]))
+        kept = out if isinstance(join.activation, nn.ReLU) else None
+        ctx.save_for_backward(shortcut, branch, kept, weight, bias, mean, inverse, *learnt)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        shortcut, branch, out, weight, bias, mean, inverse, *learnt = ctx.saved_tensors
+        join: RecomputingMultiply = ctx.join
+        var = inverse**-2 - ctx.eps
+        if torch.is_grad_enabled():  # the gradient is to be differentiated again: autograd does it all
+            known = (None, None) if ctx.training else (mean, var)
+            normed = F.batch_norm(branch, known[0], known[1], weight, bias, training=ctx.training, eps=ctx.eps)
+            again = join.activation(join.step(shortcut, normed))
+            of = (shortcut, branch, weight, bias, *learnt)
+            return None, None, *torch.autograd.grad(again, of, gradient, create_graph=True)
+        # d(norm(s r) + s + r) = norm'(s r) (r ds + s dr) + ds + dr
+        to_shortcut = gradient.clone() if out is None else torch.ops.aten.threshold_backward(gradient, out, 0)
+        to_normed = torch.empty_like(branch)
+        to_learnt = [torch.zeros_like(parameter) for parameter in learnt]
+        for piece in _pieces(branch):
+            s, to_sum = shortcut[piece], to_shortcut[piece]
+            r = F.batch_norm(branch[piece], mean, var, weight, bias, eps=ctx.eps)
+            product = (s * r).requires_grad_()
+            with torch.enable_grad():
+                second_order = join.step.norm(product)
+            to_product, *parts = torch.autograd.grad(second_order, (product, *learnt), to_sum)
+            torch.addcmul(to_sum, to_product, s, out=to_normed[piece])
+            to_sum.addcmul_(to_product, r)
+            for total, part in zip(to_learnt, parts, strict=True):
+                total += part
+        to_weight, to_bias = _batch_norm_backward_(to_normed, branch, weight, mean, inverse, ctx.training)
+        return None, None, to_shortcut, to_normed, to_weight, to_bias, *to_learnt
+
+
+def _batch_norm_backward_(
+    gradient: Tensor, x: Tensor, weight: Tensor, mean: Tensor, inverse: Tensor, training: bool
+) -> tuple[Tensor, Tensor]:
+    """Turn the gradient of a batch norm's output into that of its input, in place; return those of weight and bias."""
+    to_bias, moment = torch.zeros_like(mean), torch.zeros_like(mean)
+    for piece in _pieces(x):
+        to_bias += gradient[piece].sum((0, 2, 3))
+        moment += (gradient[piece] * x[piece]).sum((0, 2, 3))
+    to_weight = (moment - mean * to_bias) * inverse
+    scale = weight * inverse
+    if training:  # mean and variance depend on the input too
+        count = x.numel() // x.shape[1]
+        slope = scale * inverse * to_weight / count
+        shift = mean * slope - scale * to_bias / count
+        for piece in _pieces(x):
+            gradient[piece].mul_(_over_maps(scale)).addcmul_(x[piece], _over_maps(-slope)).add_(_over_maps(shift))
+    else:
+        gradient.mul_(_over_maps(scale))
+    return to_weight, to_bias
+
+
+def _over_maps(values: Tensor) -> Tensor:
+    return values[:, None, None]
+
+
+def _pieces(x: Tensor) -> Iterator[slice]:
+    samples = max(1, _PIECE * len(x) // max(1, x.numel() * x.element_size()))
+    return (slice(start, start + samples) for start in range(0, len(x), samples))
+
+
+def _is_ordinary(activation: nn.Module, shortcut: Tensor, branch: Tensor, last: nn.Module) -> bool:
+    """Whether the pieces are those the backward pass above is written for."""
+    return (
+        only_autograd_watches(shortcut, branch)
+        and type(last) is nn.BatchNorm2d
+        and last.affine
+        and last.track_running_stats
+        and last.momentum is not None
+        and not (last._forward_hooks or last._forward_pre_hooks or last._backward_hooks or last._backward_pre_hooks)
+        and isinstance(activation, (nn.ReLU, nn.Identity))
+        and shortcut.dtype == branch.dtype == last.weight.dtype
+        and shortcut.shape == branch.shape
+    )

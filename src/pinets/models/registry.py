@@ -1,0 +1,92 @@
+"""Models by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from pinets._nearest import did_you_mean
+
+__all__ = ["ModelEntry", "create_model", "list_models", "model_entry", "register"]
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """What is known of a model before it is built.
+
+    Attributes:
+        name: What :func:`create_model` knows it by.
+        build: Makes the model; its defaults are those of the paper.
+        summary: One line about it.
+        input_shape: The shape of one input, without the batch.
+        toy: Arguments for a version small enough for a first look, or for a test.
+    """
+
+    name: str
+    build: Callable[..., nn.Module]
+    summary: str
+    input_shape: tuple[int, ...]
+    toy: Mapping[str, Any] = field(default_factory=dict)
+
+
+_ENTRIES: dict[str, ModelEntry] = {}
+
+
+def register(
+    name: str,
+    build: Callable[..., nn.Module],
+    *,
+    summary: str,
+    input_shape: tuple[int, ...],
+    toy: Mapping[str, Any] | None = None,
+    **defaults: Any,
+) -> None:
+    """Make ``create_model(name, ...)`` call ``build(**defaults, ...)``."""
+    if name in _ENTRIES:
+        raise ValueError(f"there already is a model named {name!r}")
+    _ENTRIES[name] = ModelEntry(name, partial(build, **defaults), summary, input_shape, dict(toy or {}))
+
+
+def list_models() -> list[str]:
+    """The names that :func:`create_model` knows.
+
+    >>> "prodpoly_resnet50" in list_models()
+    True
+    """
+    return sorted(_ENTRIES)
+
+
+def model_entry(name: str) -> ModelEntry:
+    """What is known of a registered model before it is built.
+
+    >>> model_entry("resnet34_speech").input_shape
+    (1, 32, 32)
+    """
+    if name not in _ENTRIES:
+        raise ValueError(f"there is no model named {name!r}{did_you_mean(name, _ENTRIES)}")
+    return _ENTRIES[name]
+
+
+def create_model(name: str, **arguments: Any) -> nn.Module:
+    """Build a registered model; :func:`list_models` has the names.
+
+    Args:
+        name: Of the model.
+        arguments: Passed on; what is left out is as in the paper.
+
+    Example:
+        >>> model = create_model("prodpoly_resnet18_cifar", num_classes=10, width=16)
+        >>> sum(parameter.numel() for parameter in model.parameters())
+        378144
+    """
+    build = model_entry(name).build
+    taken = [key for key in inspect.signature(build).parameters if key not in ("args", "kwargs")]
+    for key in arguments:
+        if key not in taken:
+            raise TypeError(f"{name} has no argument {key!r}{did_you_mean(key, taken)}")
+    return build(**arguments)

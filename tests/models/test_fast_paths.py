@@ -1,0 +1,206 @@
+"""What is computed in a faster or thriftier way is what the plain way gives, also where others look on."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.autograd import forward_ad
+
+from pinets.models import Multiply, Scale, create_model
+from pinets.models.instance_norm import InstanceNorm
+from pinets.models.recompute import RecomputingMultiply
+from pinets.models.tanh import Tanh
+
+LAYOUTS = pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["first", "last"])
+
+
+def maps(*shape, layout=torch.contiguous_format, dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype).to(memory_format=layout).requires_grad_()
+
+
+def norm_of_product():
+    norm = nn.Sequential(nn.Tanh(), Scale(dtype=torch.float64))
+    nn.init.constant_(norm[1].alpha, 0.7)
+    return norm
+
+
+def batch_norm(channels=4, training=True):
+    last = nn.BatchNorm2d(channels, dtype=torch.float64).train(training)
+    for value in (last.weight, last.bias, last.running_mean):
+        nn.init.normal_(value)
+    nn.init.uniform_(last.running_var, 0.5, 1.5)
+    return last
+
+
+@LAYOUTS
+@pytest.mark.parametrize("training", [True, False], ids=["training", "frozen"])
+@pytest.mark.parametrize(
+    "activation", [nn.ReLU(inplace=True), nn.ReLU(), nn.Identity()], ids=["in place", "relu", "none"]
+)
+def test_recomputing_gives_the_plain_outputs_gradients_and_statistics(layout, training, activation):
+    s, c, g = (maps(3, 4, 5, 5, layout=layout) for _ in range(3))
+    norm, last = norm_of_product(), batch_norm(training=training)
+    results = []
+    for kind in (Multiply, RecomputingMultiply):
+        join, own = kind(copy.deepcopy(norm), activation), copy.deepcopy(last)
+        out = join(s, c, own)
+        gradients = torch.autograd.grad(out, (s, c, own.weight, own.bias, *join.parameters()), g)
+        results.append([out, *gradients, *own.buffers()])
+    for plain, recomputed in zip(*results, strict=True):
+        torch.testing.assert_close(recomputed, plain, rtol=1e-10, atol=1e-12)
+
+
+def test_recomputing_has_the_right_derivatives_of_first_and_second_order():
+    s, c = maps(2, 3, 2, 2), maps(2, 3, 2, 2)
+    join, last = RecomputingMultiply(norm_of_product(), nn.Identity()), batch_norm(3)
+    inputs = (s, c, last.weight, last.bias, *join.parameters())
+    assert torch.autograd.gradcheck(lambda s, c, *rest: join(s, c, last), inputs)
+    assert torch.autograd.gradgradcheck(lambda s, c, *rest: join(s, c, last), inputs)
+
+
+def kept_bytes(join, s, c, last):
+    """What autograd keeps for the backward pass beyond its inputs."""
+    known = {value.untyped_storage().data_ptr() for value in (s, c, last.weight, last.bias, *join.parameters())}
+    kept = {}
+
+    def pack(value):
+        kept[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
+        return value
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
+        out = join(s, c, last)
+    known.add(out.untyped_storage().data_ptr())  # the next layer keeps it anyway
+    return sum(size for pointer, size in kept.items() if pointer not in known)
+
+
+def test_recomputing_keeps_no_map_that_the_baseline_does_not():
+    s, c, last = maps(4, 8, 16, 16), maps(4, 8, 16, 16), batch_norm(8)
+    one_map = s.untyped_storage().nbytes()
+    plain = kept_bytes(Multiply(norm_of_product(), nn.ReLU(inplace=True)), s, c, last)
+    recomputed = kept_bytes(RecomputingMultiply(norm_of_product(), nn.ReLU(inplace=True)), s, c, last)
+    assert plain > 2 * one_map
+    assert recomputed < one_map / 10
+
+
+def test_a_frozen_scale_gets_no_gradient_and_the_rest_do():
+    s, c, last = maps(3, 4, 5, 5), maps(3, 4, 5, 5), batch_norm()
+    join = RecomputingMultiply(norm_of_product(), nn.ReLU())
+    join.requires_grad_(False)
+    last.weight.requires_grad_(False)
+    join(s, c, last).sum().backward()
+    assert join.step.norm[1].alpha.grad is None
+    assert last.weight.grad is None
+    assert s.grad.abs().sum() > 0
+    assert last.bias.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        nn.Identity(),
+        nn.GroupNorm(2, 4, dtype=torch.float64),
+        nn.BatchNorm2d(4, affine=False, dtype=torch.float64),
+        nn.BatchNorm2d(4, momentum=None, dtype=torch.float64),
+        nn.BatchNorm2d(4, track_running_stats=False, dtype=torch.float64),
+    ],
+    ids=lambda last: str(last).replace(" ", ""),
+)
+def test_other_last_layers_run_as_they_are(last):
+    s, c = maps(3, 4, 5, 5), maps(3, 4, 5, 5)
+    join = RecomputingMultiply(norm_of_product(), nn.ReLU())
+    r = copy.deepcopy(last)(c)
+    torch.testing.assert_close(
+        join(s, c, last), F.relu(0.7 * torch.tanh(torch.einsum("nchw,nchw->nchw", s, r)) + s + r)
+    )
+
+
+def test_hooks_on_the_last_layer_are_called():
+    seen = []
+    last = batch_norm()
+    last.register_forward_hook(lambda module, args, out: seen.append(out))
+    RecomputingMultiply(norm_of_product(), nn.ReLU())(maps(3, 4, 5, 5), maps(3, 4, 5, 5), last)
+    assert len(seen) == 1
+
+
+def small_network():
+    torch.manual_seed(0)
+    return create_model("prodpoly_resnet50", width=2, depths=(1,), num_classes=3).eval()
+
+
+def test_function_transforms_and_forward_mode_work():
+    model, x = small_network(), torch.randn(2, 3, 32, 32)
+    v = torch.randn_like(x)
+    x.requires_grad_()
+    (expected,) = torch.autograd.grad(model(x).sum(), x)
+    gradient = torch.func.grad(lambda x: model(x).sum())(x.detach())
+    torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-5)
+    with forward_ad.dual_level():
+        tangent = forward_ad.unpack_dual(model(forward_ad.make_dual(x.detach(), v)).sum()).tangent
+    torch.testing.assert_close(tangent, (expected * v).sum(), rtol=1e-3, atol=1e-4)
+
+
+def test_mixed_precision_works():
+    model, x = small_network().train(), torch.randn(2, 3, 32, 32)
+    plain = model(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = model(x)
+    mixed.float().sum().backward()
+    torch.testing.assert_close(mixed.float(), plain, rtol=0.2, atol=0.2)
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", ["prodpoly_resnet50", pytest.param("prodpoly_resnet18_cifar", marks=pytest.mark.slow)])
+def test_compiled_training_gives_the_eager_gradients(name):
+    torch.compiler.reset()
+    model = create_model(name, width=4, depths=(1,), num_classes=3).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if key.endswith("alpha"):
+                parameter.fill_(0.5)
+    compiled = copy.deepcopy(model)
+    x = torch.randn(2, 3, 32, 32).to(memory_format=torch.channels_last)
+    model(x).square().sum().backward()
+    torch.compile(compiled, fullgraph=True)(x).square().sum().backward()
+    for expected, parameter in zip(model.parameters(), compiled.parameters(), strict=True):
+        assert (parameter.grad - expected.grad).norm() <= 1e-4 * expected.grad.norm()
+
+
+@LAYOUTS
+@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (1, 1, 2, 2), (3, 8, 1, 1)], ids=str)
+def test_instance_norm_is_torchs(layout, shape):
+    x = maps(*shape, layout=layout)
+    expected = (x - x.mean((2, 3), keepdim=True)) / (x.var((2, 3), correction=0, keepdim=True) + 1e-5).sqrt()
+    if shape[-1] > 1:
+        torch.testing.assert_close(nn.InstanceNorm2d(shape[1])(x), expected)
+    torch.testing.assert_close(InstanceNorm()(x), expected)
+    assert torch.autograd.gradcheck(InstanceNorm(), x)
+
+
+def test_instance_norm_can_be_differentiated_twice_with_channels_last():
+    assert torch.autograd.gradgradcheck(InstanceNorm(), maps(2, 3, 3, 3, layout=torch.channels_last))
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_tanh_is_torchs_to_rounding(compiled):
+    torch.compiler.reset()
+    x = torch.cat([torch.linspace(-12, 12, 4001), torch.tensor([0.0, 1e-6, 60, -60, 1e4, -1e4, float("inf")])])
+    x.requires_grad_()
+    function = torch.compile(Tanh(), fullgraph=True) if compiled else Tanh()
+    out, expected = function(x), torch.tanh(x.detach().double())
+    assert (out - expected).abs().max() < 4e-7
+    (gradient,) = torch.autograd.grad(out.sum(), x)
+    assert (gradient - (1 - expected**2)).abs().max() < 1e-6
+    nan = torch.tensor([float("nan")])
+    assert function(nan).isnan().all()
+
+
+def test_tanh_has_the_right_second_derivative():
+    x = torch.linspace(-3, 3, 50, requires_grad=True)
+    (first,) = torch.autograd.grad(Tanh()(x).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    y = torch.tanh(x.detach())
+    torch.testing.assert_close(second, -2 * y * (1 - y**2), rtol=1e-4, atol=1e-6)
