@@ -59,10 +59,14 @@ class Step(nn.Module):
         gate, body = self.gate(z), self.body(x)
         if gate.shape != body.shape:
             _require_gate_fits(gate.shape, body.shape)
-        out = self.norm(gate * body)
+        product = gate * body
+        out = self.norm(product)
         known = {"state": x, "gate": gate, "body": body}
         for source, operator in self.carry.items():
-            out = out + operator(known[source])
+            carried = operator(known[source])
+            # the backward pass of a product needs its factors, not the product: the sum may take its memory
+            in_place = out is product and carried.dtype == out.dtype and carried.shape == out.shape
+            out = out.add_(carried) if in_place else out + carried
         return out
 
 

@@ -24,7 +24,7 @@ from pinets._files import write_bytes
 from pinets.algebra import Certificate, certify
 from pinets.train.in_memory import History, Samples, adamw, fit
 
-__all__ = ["Contender", "Digits", "Outcome", "contenders", "load_digits", "quickstart"]
+__all__ = ["Contender", "Digits", "Outcome", "contenders", "load_digits", "quickstart", "train"]
 
 ORDERS = (1, 2, 3, 4)
 BUDGET = 10_000  # parameters
@@ -188,15 +188,15 @@ def quickstart(
 def _run(contender: Contender, digits: Digits, seeds: int, epochs: int, advance: Callable[[str], None]) -> Outcome:
     """Train the first seed with every decay, keep the one that validates best, and train the other seeds with it."""
 
-    def train(seed: int, decay: float) -> tuple[nn.Module, History]:
-        module, history = _train(contender, digits, seed, decay, epochs)
+    def run(seed: int, decay: float) -> tuple[nn.Module, History]:
+        trained = train(contender, digits, seed=seed, weight_decay=decay, epochs=epochs)
         advance(contender.label)
-        return module, history
+        return trained
 
     start = time.perf_counter()
-    first = {decay: train(0, decay) for decay in DECAYS}
+    first = {decay: run(0, decay) for decay in DECAYS}
     decay = max(DECAYS, key=lambda candidate: first[candidate][1].validation_score[-1])
-    runs = [first[decay], *(train(seed, decay) for seed in range(1, seeds))]
+    runs = [first[decay], *(run(seed, decay) for seed in range(1, seeds))]
     seconds = (time.perf_counter() - start) / (seeds + len(DECAYS) - 1)
     with torch.no_grad():
         accuracies = [accuracy(module(digits.test[0]), digits.test[1]) for module, _ in runs]
@@ -205,9 +205,10 @@ def _run(contender: Contender, digits: Digits, seeds: int, epochs: int, advance:
     return Outcome(contender, accuracies, decay, seconds, histories, certificate, runs[0][0])
 
 
-def _train(
-    contender: Contender, digits: Digits, seed: int, weight_decay: float, epochs: int
+def train(
+    contender: Contender, digits: Digits, *, seed: int, weight_decay: float, epochs: int
 ) -> tuple[nn.Module, History]:
+    """Train one model from one seed; the same seed gives the same weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = spec.build(contender.expression)

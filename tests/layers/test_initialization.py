@@ -17,7 +17,7 @@ def normal(*shape: int) -> torch.Tensor:
 @pytest.mark.parametrize(("width", "batch"), [(64, 4096), (256, 2048), (1024, 512)])
 def test_variance_is_preserved_for_every_order(model, width, batch):
     z = normal(batch, width)
-    for order in (1, 2, 3, 4, 6, 8, 12, 16):
+    for order in (1, 2, 4, 8, 16):
         torch.manual_seed(order)
         assert_variance_preserved(model(width, width, rank=width, order=order), z)
 
@@ -32,7 +32,7 @@ def test_variance_is_preserved_where_the_sizes_differ(model, sizes):
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("order", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("order", [1, 2, 4, 16])
 def test_every_degree_carries_its_share(model, order):
     torch.manual_seed(0)
     layer = model(64, 64, rank=128, order=order)

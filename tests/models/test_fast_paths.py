@@ -86,6 +86,22 @@ def test_recomputing_keeps_no_map_that_the_baseline_does_not():
     assert recomputed < one_map / 10
 
 
+def test_local_convolutions_can_be_computed_again():
+    size = {"width": 4, "depths": (1, 2), "dtype": torch.float64}
+    kept, again = (create_model("prodpoly_resnet18_cifar", recompute=value, **size) for value in (False, True))
+    with torch.no_grad():
+        for key, parameter in kept.named_parameters():
+            if key.endswith("alpha"):
+                parameter.fill_(0.7)
+    again.load_state_dict(kept.state_dict())
+    x = torch.randn(3, 3, 16, 16, dtype=torch.float64)
+    for model in (kept, again):
+        model(x).square().sum().backward()
+    for expected, parameter in zip(kept.parameters(), again.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad, expected.grad)
+    torch.testing.assert_close(again.eval()(x), kept.eval()(x))
+
+
 def test_a_frozen_scale_gets_no_gradient_and_the_rest_do():
     s, c, last = maps(3, 4, 5, 5), maps(3, 4, 5, 5), batch_norm()
     join = RecomputingMultiply(norm_of_product(), nn.ReLU())

@@ -119,7 +119,7 @@ def without_randomness(model):
 
 # tracing without generating code is fast and finds what breaks the graph; the rest is for `make verify`
 @pytest.mark.parametrize("name", DISTINCT)
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_compiles_without_breaks(name, backend):
     torch.compiler.reset()
     model, x = without_randomness(toy(name, dtype=torch.float64)), batch(name).double()

@@ -96,6 +96,7 @@ def test_only_what_is_comparable_is_compared(tiny, cifar, tmp_path):
         recipes.compare([tiny], 1, tmp_path, data_dir=cifar)
 
 
+@pytest.mark.slow  # the loop itself is killed at many points in tests/train/test_resume.py
 def test_killed_from_outside_and_resumed_on_the_command_line(cifar, tmp_path):
     """The whole way, as a user goes it: start, kill -9 at some moment, resume, and compare with a run left alone."""
     changes = [word for change in [*TINY, "epochs=6"] for word in ("--set", change)]

@@ -49,9 +49,17 @@ class Expansion:
         degree: The degree :math:`N`.
     """
 
-    def __init__(self, coefficients: Coefficients, degree: int, features: int, largest: list[Monomial] | None) -> None:
+    def __init__(
+        self,
+        coefficients: Coefficients,
+        degree: int,
+        features: int,
+        *,
+        kept: int | None = None,
+        largest: list[Monomial] | None = None,
+    ) -> None:
         self.coefficients, self.degree, self.features = coefficients, degree, features
-        self._largest = largest
+        self._kept, self._largest = kept, largest or []  # the `kept` largest monomials, where not all were
 
     def __call__(self, z: Tensor) -> Tensor:
         """Evaluate the polynomial at inputs of shape (batch, d)."""
@@ -66,10 +74,12 @@ class Expansion:
 
     def top(self, k: int, output: int | None = None) -> list[Monomial]:
         """The ``k`` monomials with the largest coefficients, of one output or of all."""
-        if self._largest is not None:
+        if self._kept is not None:
             found = [monomial for monomial in self._largest if output in (None, monomial.output)]
-            if k > len(found) and k > len(self._largest):
-                raise ValueError(f"expanded with top={len(self._largest)}, so the {k} largest are not known")
+            complete = len(self._largest) < self._kept  # there are no others
+            if k > len(found) and not complete:
+                whose = "" if output is None else f" of output {output}"
+                raise ValueError(f"only the {self._kept} largest were kept, so the {k} largest{whose} are not known")
             return found[:k]
         candidates = [largest_of_tensor(self.coefficients[degree], k, output) for degree in range(1, self.degree + 1)]
         return merge(candidates, k)
@@ -164,7 +174,7 @@ def expand(
         del tensors[degree]
         degree -= 1
     largest = None if top is None else merge(candidates, top)
-    return Expansion(Coefficients(tensors, too_large), degree, features, largest)
+    return Expansion(Coefficients(tensors, too_large), degree, features, kept=top, largest=largest)
 
 
 def _example(model: nn.Module, example: Tensor | None) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -19,6 +18,7 @@ def peak_bytes(call: Callable[[], object], alive: Iterable[Tensor] = ()) -> int:
 
     What a single operation needs inside is not seen.
 
+    >>> import torch
     >>> x = torch.zeros(1000)
     >>> peak_bytes(lambda: (x + 1).sum(), alive=[x])  # x, x + 1 and the sum, 4 bytes a number
     8004

@@ -55,4 +55,5 @@ def _standardise(x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     mean = x.mean((2, 3), keepdim=True)
     centred = x - mean
     inverse = torch.rsqrt(centred.square().mean((2, 3), keepdim=True) + eps)
-    return centred * inverse, mean, inverse
+    out = centred * inverse if torch.is_grad_enabled() else centred.mul_(inverse)
+    return out, mean, inverse

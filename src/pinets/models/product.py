@@ -37,31 +37,55 @@ def tanh_product(activation: Activation) -> JoinMaker:
     return lambda site: RecomputingMultiply(Tanh(), activation())
 
 
-def scaled_product(activation: Activation, *, layers: Callable[[Site], list[nn.Module]]) -> JoinMaker:
-    r"""Join by :math:`\alpha\,\mathrm{layers}(s * r) + s + r`, with :math:`\alpha` from 0."""
-    return lambda site: scaled_multiply(layers(site), activation(), site.factory)
+def scaled_product(
+    activation: Activation, *, layers: Callable[[Site], list[nn.Module]], recompute: bool = False
+) -> JoinMaker:
+    r"""Join by :math:`\alpha\,\mathrm{layers}(s * r) + s + r`, with :math:`\alpha` from 0.
+
+    Args:
+        activation: Makes the activation of the sum.
+        layers: Makes what the product goes through, given where.
+        recompute: See :func:`scaled_multiply`.
+    """
+    return lambda site: scaled_multiply(layers(site), activation(), site.factory, recompute=recompute)
 
 
-def scaled_multiply(layers: list[nn.Module], activation: nn.Module, factory: dict[str, Any]) -> Multiply:
-    r"""The join :math:`\alpha\,\mathrm{layers}(s * r) + s + r`; layers without weights are cheap to compute twice."""
+def scaled_multiply(
+    layers: list[nn.Module], activation: nn.Module, factory: dict[str, Any], *, recompute: bool = False
+) -> Multiply:
+    r"""The join :math:`\alpha\,\mathrm{layers}(s * r) + s + r`.
+
+    Args:
+        layers: What the product goes through.
+        activation: What is done to the sum.
+        factory: The ``device`` and ``dtype`` of :math:`\alpha`.
+        recompute: Whether to compute the layers again in the backward pass rather than keep their values. They must
+            then treat every sample by itself. Layers without weights do, and are cheap, so they always are.
+    """
     cheap = not any(list(layer.parameters()) for layer in layers)
-    join = RecomputingMultiply if cheap else Multiply
+    join = RecomputingMultiply if cheap or recompute else Multiply
     return join(nn.Sequential(*layers, Scale(**factory)), activation)
 
 
-def local_product(activation: Activation, *, convs: int, where: Where = "everywhere") -> JoinMaker:
+def local_product(
+    activation: Activation, *, convs: int, where: Where = "everywhere", recompute: bool = False
+) -> JoinMaker:
     r"""Join by :math:`\alpha\,L(\cdots L(s * r)) + s + r`, as Prodpoly-ResNet on CIFAR and speech.
 
     Args:
         activation: Makes the activation of the sum.
         convs: How many :math:`L` (see :func:`local_layers`) follow each other; 0 for none.
         where: In which blocks they sit: everywhere, or only where the shortcut is the identity or a projection.
+        recompute: Whether to compute them again in the backward pass rather than keep their values, which halves the
+            memory of a block and takes a little more time.
     """
     if isinstance(convs, bool) or not isinstance(convs, int) or convs < 0:
         raise ValueError(f"local_convs must be a whole number of at least 0, got {convs!r}")
     is_here = choose(where, _SITES, "local_where")
     return scaled_product(
-        activation, layers=lambda site: local_layers(site.channels, convs if is_here(site) else 0, site.factory)
+        activation,
+        layers=lambda site: local_layers(site.channels, convs if is_here(site) else 0, site.factory),
+        recompute=recompute,
     )
 
 

@@ -30,11 +30,6 @@ class RecomputingMultiply(Multiply):
     """
 
     def forward(self, shortcut: Tensor, branch: Tensor, last: nn.Module) -> Tensor:
-        if not torch.is_grad_enabled() and only_autograd_watches(shortcut, branch):
-            out = last(branch)
-            for piece in _pieces(out):
-                out[piece] = self.activation(self.step(shortcut[piece], out[piece]))
-            return out
         if not (torch.is_grad_enabled() and _is_ordinary(self.activation, shortcut, branch, last)):
             return super().forward(shortcut, branch, last)
         learnt = [parameter for parameter in self.parameters() if parameter.requires_grad]
@@ -125,7 +120,8 @@ def _over_maps(values: Tensor) -> Tensor:
 
 
 def _pieces(x: Tensor) -> Iterator[slice]:
-    samples = max(1, _PIECE * len(x) // max(1, x.numel() * x.element_size()))
+    """A few samples at a time; elsewhere than on CPU all at once, since there every operation costs its launch."""
+    samples = max(1, _PIECE * len(x) // max(1, x.numel() * x.element_size())) if x.is_cpu else max(1, len(x))
     return (slice(start, start + samples) for start in range(0, len(x), samples))
 
 

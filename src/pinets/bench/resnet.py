@@ -1,0 +1,221 @@
+"""Do fewer, second-order blocks pay off in time, and what does the second order cost by itself?
+
+Every Π-net runs in turn with its baseline, same images, same layout in memory, same kind of step. The products' scales,
+which start at zero, are set to one, so that nothing is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pinets.bench.memory import peak_bytes
+from pinets.bench.timing import interleave, machine, medians
+from pinets.models import BasicBlock, Bottleneck, create_model, local_product, resnet_cifar, tanh_product
+from pinets.models.blocks import ResidualBlock
+from pinets.models.choices import relu
+from pinets.models.join import JoinMaker, Scale
+from pinets.models.resnet import adding
+
+__all__ = ["FULL", "QUICK", "Case", "MemoryCase", "ResNetBench", "Row", "bench_resnet"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A Π-net against its baseline.
+
+    Attributes:
+        name: Of the Π-net.
+        baseline: What it is compared with.
+        batch: Images in a step.
+        size: Their height and width.
+        run: ``"train"``, a forward and a backward pass, or ``"inference"``.
+        compiled: Whether both go through ``torch.compile``.
+        goal: The largest time relative to the baseline's that we want.
+    """
+
+    name: str
+    baseline: str
+    batch: int
+    size: int
+    run: str
+    compiled: bool
+    goal: float | None
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.run}, {'compiled' if self.compiled else 'eager'}, batch {self.batch}"
+
+
+@dataclass(frozen=True)
+class MemoryCase:
+    """A second-order block against the baseline's of the same shape, in one training step."""
+
+    name: str
+    block: type[ResidualBlock]
+    join: JoinMaker
+    channels: int
+    size: int
+    batch: int
+    goal: float | None
+
+    def __str__(self) -> str:
+        return f"memory of {self.name}, batch {self.batch}"
+
+
+def _cases(cifar: int, imagenet: int, compiled: Sequence[bool]) -> list[Case]:
+    """The comparisons, at the given batch sizes."""
+    found = []
+    for is_compiled in compiled:
+        small, large = ("prodpoly_resnet18_cifar", "resnet18_cifar"), ("prodpoly_resnet50", "resnet50")
+        eager = not is_compiled
+        found += [
+            Case(*small, cifar, 32, "train", is_compiled, 0.80 if eager else None),
+            Case(*small, cifar, 32, "inference", is_compiled, 0.78 if eager else None),
+            Case(*large, imagenet, 224, "train", is_compiled, 1 / 0.92 if eager else 1 / 0.95),
+            Case(*large, imagenet, 224, "inference", is_compiled, 1 / 0.92 if eager else 1 / 0.96),
+        ]
+    return found
+
+
+_LOCAL = partial(local_product, relu, convs=2)
+_BLOCKS = [
+    MemoryCase("prodpoly_resnet50's block", Bottleneck, tanh_product(relu), 64, 56, 32, goal=1.10),
+    MemoryCase(
+        "prodpoly_resnet18_cifar's block, recompute=True", BasicBlock, _LOCAL(recompute=True), 64, 32, 128, 1.10
+    ),
+    MemoryCase("prodpoly_resnet18_cifar's block", BasicBlock, _LOCAL(), 64, 32, 128, goal=None),
+]
+
+# what is measured; compiling takes a few minutes by itself
+FULL: list[Case | MemoryCase] = [*_BLOCKS, *_cases(cifar=128, imagenet=16, compiled=(False, True))]
+QUICK: list[Case | MemoryCase] = [*_BLOCKS, *_cases(cifar=16, imagenet=2, compiled=(False,))]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a case came to, in seconds or bytes, and the baseline; ``bound`` is the same blocks without products."""
+
+    case: Case | MemoryCase
+    value: float
+    baseline: float
+    bound: float | None = None
+    rounds: int = 1
+
+    @property
+    def ratio(self) -> float:
+        return self.value / self.baseline
+
+    @property
+    def reached(self) -> bool | None:
+        return None if self.case.goal is None else self.ratio <= self.case.goal
+
+    def __str__(self) -> str:
+        text = f"{self.case}: {self.ratio:.3f} of the baseline's"
+        if isinstance(self.case, Case) and self.case.size == 224:
+            text += f", throughput {1 / self.ratio:.3f}"
+        if self.bound is not None:
+            text += f" ({self.bound / self.baseline:.3f} without products)"
+        if self.case.goal is not None:
+            text += f"; goal {self.case.goal:.3f}{'' if self.reached else ', missed'}"
+        return text
+
+
+@dataclass(frozen=True)
+class ResNetBench:
+    """The rows measured, and the machine."""
+
+    rows: list[Row]
+    machine: dict[str, object]
+
+    def summary(self) -> str:
+        wanted = [row for row in self.rows if row.reached is not None]
+        return f"{sum(bool(row.reached) for row in wanted)} of {len(wanted)} goals reached"
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "benchmark": "resnet",
+            "machine": self.machine,
+            "summary": self.summary(),
+            "rows": [
+                {"case": str(row.case), "goal": row.case.goal, "ratio": row.ratio, "reached": row.reached}
+                | {key: value for key, value in asdict(row).items() if key != "case"}
+                for row in self.rows
+            ],
+        }
+
+
+def bench_resnet(
+    which: Sequence[Case | MemoryCase] = QUICK,
+    *,
+    seconds: float = 30.0,
+    channels_last: bool = True,
+    on_row: Callable[[Row], None] | None = None,
+) -> ResNetBench:
+    """Measure every case.
+
+    Args:
+        which: The cases, as in :data:`QUICK` and :data:`FULL`.
+        seconds: How long to time each; a few rounds run in any case.
+        channels_last: The layout of images in memory; False for channels first.
+        on_row: Called with each result as it comes.
+    """
+    facts, rows = machine(), []
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    for case in which:
+        row = measure_memory(case, layout) if isinstance(case, MemoryCase) else measure(case, seconds, layout)
+        rows.append(row)
+        if on_row is not None:
+            on_row(row)
+    return ResNetBench(rows, facts)
+
+
+def measure(case: Case, seconds: float, layout: torch.memory_format, least: int = 5) -> Row:
+    """Time a Π-net and its baseline in turn, and where blocks are fewer, also the same blocks without products."""
+    networks = {"baseline": create_model(case.baseline), "value": create_model(case.name)}
+    if case.size == 32:
+        depths = tuple(networks["value"].depths)  # type: ignore[arg-type]
+        networks["bound"] = resnet_cifar(depths=depths)
+    x = torch.randn(case.batch, 3, case.size, case.size).to(memory_format=layout)
+    labels = torch.arange(case.batch) % 10
+    calls = {name: _call(network, x, labels, case, layout) for name, network in networks.items()}
+    times = interleave(calls, seconds=seconds, least=least)
+    return Row(case, **medians(times), rounds=len(times["value"]))
+
+
+def _call(
+    network: nn.Module, x: Tensor, labels: Tensor, case: Case, layout: torch.memory_format
+) -> Callable[[], object]:
+    network.to(memory_format=layout).train(case.run == "train")  # type: ignore[call-overload]
+    start_products(network)
+    run = torch.compile(network, fullgraph=True) if case.compiled else network
+    weights = list(network.parameters())
+    if case.run == "train":
+        return lambda: torch.autograd.grad(F.cross_entropy(run(x), labels), weights)
+    return torch.no_grad()(lambda: run(x))
+
+
+def start_products(network: nn.Module) -> None:
+    """Set the scales of the products, which are zero in a fresh network, to one."""
+    for module in network.modules():
+        if isinstance(module, Scale):
+            nn.init.ones_(module.alpha)
+
+
+def measure_memory(case: MemoryCase, layout: torch.memory_format) -> Row:
+    """The memory of one block at its highest during a training step: weights, input, what is kept, and gradients."""
+    return Row(case, value=_peak(case, case.join, layout), baseline=_peak(case, adding(relu), layout))
+
+
+def _peak(case: MemoryCase, join: JoinMaker, layout: torch.memory_format) -> int:
+    channels = case.channels * case.block.expansion
+    block = case.block(channels, case.channels, stride=1, join=join, activation=relu)
+    block.to(memory_format=layout)  # type: ignore[call-overload]
+    start_products(block)
+    make = partial(torch.randn, case.batch, channels, case.size, case.size)
+    x, gradient = make().to(memory_format=layout).requires_grad_(), make().to(memory_format=layout)
+    return peak_bytes(lambda: block(x).backward(gradient), alive=[x, gradient, *block.parameters()])
