@@ -224,6 +224,16 @@ def test_a_block_in_two_places_stays_one(strangers, x):
     assert torch.equal(run(pinet, x), run(network, x))
 
 
+def test_a_stage_in_two_places_stays_one(strangers, x):
+    network = strangers.Network(strangers.VisionBasic)
+    network.also = network.layer1
+    pinet, report = to_pinet(network)
+    assert pinet.also is pinet.layer1
+    assert len(report.converted) == 4
+    assert report.kept == {}
+    assert torch.equal(run(pinet, x), run(network, x))
+
+
 def test_converting_twice_and_converting_a_block_itself(strangers):
     pinet, _ = to_pinet(strangers.Network(strangers.VisionBasic))
     with pytest.raises(ValueError, match="it multiplies already"):

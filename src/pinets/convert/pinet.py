@@ -99,6 +99,7 @@ class _Converter:
         self.stages = stages
         self.report = report
         self.made: dict[nn.Module, nn.Module] = {}  # a block may sit in several places
+        self.seen: set[nn.Module] = set()  # and so may what holds blocks
 
     def visit(self, module: nn.Module, path: str) -> nn.Module:
         """The module to put in place of this one."""
@@ -110,6 +111,9 @@ class _Converter:
             else:
                 self.report.converted[path] = self.formula
                 return converted
+        if module in self.seen:
+            return module
+        self.seen.add(module)
         for name, child in list(module._modules.items()):
             if child is not None:
                 module._modules[name] = self.visit(child, f"{path}.{name}".lstrip("."))

@@ -1,9 +1,9 @@
-r"""The second-order join, needing no more memory for training than the baseline's.
+r"""The second-order join in less memory: no more than the baseline's needs for training.
 
 In the plain form, autograd keeps the normalised branch :math:`r` and what the norm of the product needs, and the
-backward pass makes several maps more at once. Here both passes go through a few samples at a time, and the backward
-pass computes those values again, from the shortcut and the branch before its batch norm, which are kept in any case.
-``torch.compile`` takes such decisions itself and is given the plain form.
+backward pass makes several maps more at once. Here all passes go through a few samples at a time, and the backward pass
+computes those values again, from the shortcut and the branch before its batch norm, which are kept in any case. Memory
+that is not asked for also saves time on CPU. ``torch.compile`` takes such decisions itself and gets the plain form.
 """
 
 from __future__ import annotations
@@ -30,10 +30,18 @@ class RecomputingMultiply(Multiply):
     """
 
     def forward(self, shortcut: Tensor, branch: Tensor, last: nn.Module) -> Tensor:
-        if not (torch.is_grad_enabled() and _is_ordinary(self.activation, shortcut, branch, last)):
+        if not _is_ordinary(self.activation, shortcut, branch, last):
             return super().forward(shortcut, branch, last)
+        if not torch.is_grad_enabled():
+            return self.overwrite(shortcut, last(branch))
         learnt = [parameter for parameter in self.parameters() if parameter.requires_grad]
         return _Recompute.apply(self, last, shortcut, branch, last.weight, last.bias, *learnt)
+
+    def overwrite(self, shortcut: Tensor, normed: Tensor) -> Tensor:
+        """Put the result in place of the normalised branch, a few samples at a time, without a graph."""
+        for piece in _pieces(normed):
+            normed[piece] = self.activation(self.step(shortcut[piece], normed[piece]))
+        return normed
 
 
 class _Recompute(torch.autograd.Function):
@@ -52,14 +60,13 @@ class _Recompute(torch.autograd.Function):
         ctx.join, ctx.training, ctx.eps = join, last.training, last.eps
         if last.training:
             cast("Tensor", last.num_batches_tracked).add_(1)
-            out, mean, inverse = torch.native_batch_norm(
+            normed, mean, inverse = torch.native_batch_norm(
                 branch, weight, bias, running_mean, running_var, True, cast("float", last.momentum), last.eps
             )
         else:
-            out = F.batch_norm(branch, running_mean, running_var, weight, bias, eps=last.eps)
+            normed = F.batch_norm(branch, running_mean, running_var, weight, bias, eps=last.eps)
             mean, inverse = running_mean, torch.rsqrt(running_var + last.eps)
-        for piece in _pieces(out):
-            out[piece] = join.activation(join.step(shortcut[piece], out[piece]))
+        out = join.overwrite(shortcut, normed)
         kept = out if isinstance(join.activation, nn.ReLU) else None
         ctx.save_for_backward(shortcut, branch, kept, weight, bias, mean, inverse, *learnt)
         return out
