@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import statistics
 import sys
 import time
@@ -251,13 +252,15 @@ def _what_next(folder: Path, outcomes: list[Outcome]) -> str:
     polynomials = [outcome for outcome in outcomes if (outcome.contender.order or 0) > 1]
     best = max(polynomials, key=lambda outcome: outcome.validation)
     model = folder / "models" / f"{best.contender.key}.safetensors"
+    # in an environment that is not activated, as `make` uses it, the command has to be named with its path
+    pinets = "pinets" if shutil.which("pinets") else os.path.relpath(Path(sys.executable).with_name("pinets"))
     return "\n".join(
         (
             f"\nThe report: {folder / 'report.html'} (open it in a browser)",
             "Try next:",
-            f"  pinets certify {model}          is it a polynomial, and of which degree?",
-            f"  pinets expand {model} --top 10  its largest monomials",
-            '  pinets certify "Sequential(CCP(16, 8, rank=8, order=2), MaxPool1d(2))"   what is in the way',
+            f"  {pinets} certify {model}          is it a polynomial, and of which degree?",
+            f"  {pinets} expand {model} --top 10  its largest monomials",
+            f'  {pinets} certify "Sequential(CCP(16, 8, rank=8, order=2), MaxPool1d(2))"   what is in the way',
         )
     )
 
