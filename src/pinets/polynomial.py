@@ -59,14 +59,16 @@ class Step(nn.Module):
         gate, body = self.gate(z), self.body(x)
         if gate.shape != body.shape:
             _require_gate_fits(gate.shape, body.shape)
+        known = {"state": x, "gate": gate, "body": body}
+        carried = [operator(known[source]) for source, operator in self.carry.items()]
+        if len(carried) == 1 and carried[0] is body and isinstance(self.norm, nn.Identity):
+            return _multiply_and_keep(gate, body)
         product = gate * body
         out = self.norm(product)
-        known = {"state": x, "gate": gate, "body": body}
-        for source, operator in self.carry.items():
-            carried = operator(known[source])
+        for value in carried:
             # the backward pass of a product needs its factors, not the product: the sum may take its memory
-            in_place = out is product and carried.dtype == out.dtype and carried.shape == out.shape
-            out = out.add_(carried) if in_place else out + carried
+            in_place = out is product and value.dtype == out.dtype and value.shape == out.shape
+            out = out.add_(value) if in_place else out + value
         return out
 
 
@@ -110,6 +112,15 @@ class Polynomial(nn.Module):
         for step in self.steps:
             x = step(z, x)
         return self.head(x)
+
+
+def _multiply_and_keep(gate: Tensor, x: Tensor) -> Tensor:
+    """``gate * x + x``, passing over the memory as few times as can be.
+
+    In one pass where no gradient is wanted; otherwise as ``(gate + 1) * x``, whose backward pass is two products,
+    while that of the former is two products and a sum.
+    """
+    return (gate + 1) * x if torch.is_grad_enabled() else torch.addcmul(x, gate, x)
 
 
 def _require_gate_fits(gate: torch.Size, body: torch.Size) -> None:

@@ -34,9 +34,10 @@ class ExpressionError(ValueError):
 def build(expression: str) -> nn.Module:
     """Build the model that an expression describes.
 
-    Names are the public layers of pinets and the modules of ``torch.nn``; arguments are literals, lists, tuples, dicts
-    and further calls. Where a layer takes a maker of operators, a call gives the arguments to make them with:
-    ``op=Conv2d(kernel_size=3)`` is ``functools.partial(nn.Conv2d, kernel_size=3)``, and ``op=Linear`` is ``nn.Linear``.
+    Names are the public layers of pinets, its registered models, ``to_pinet`` and the modules of ``torch.nn``;
+    arguments are literals, lists, tuples, dicts and further calls. Where a layer takes a maker of operators, a call
+    gives the arguments to make them with: ``op=Conv2d(kernel_size=3)`` is
+    ``functools.partial(nn.Conv2d, kernel_size=3)``, and ``op=Linear`` is ``nn.Linear``.
 
     Args:
         expression: The text; white space and line breaks are free.
@@ -64,9 +65,18 @@ def build(expression: str) -> nn.Module:
     return model
 
 
+Maker = Callable[..., nn.Module]
+
+
+def names() -> dict[str, Maker]:
+    """What expressions may call: layers, registered models by their names, and ``to_pinet``."""
+    from pinets.models import list_models
+
+    return {**_layers(), **{name: _model(name) for name in list_models()}, "to_pinet": _convert}
+
+
 @functools.cache
-def names() -> Mapping[str, type[nn.Module]]:
-    """The modules that expressions may name."""
+def _layers() -> Mapping[str, type[nn.Module]]:
     import pinets
     import pinets.layers
 
@@ -79,7 +89,33 @@ def names() -> Mapping[str, type[nn.Module]]:
     return known
 
 
-def _call(node: ast.Call, known: Mapping[str, type[nn.Module]], *, make: bool = False) -> Any:
+def _model(name: str) -> Maker:
+    def make(**arguments: Any) -> nn.Module:
+        from pinets.models import create_model
+
+        return create_model(name, **arguments)
+
+    make.__name__ = name
+    return make
+
+
+def _convert(
+    model: nn.Module,
+    *,
+    tanh: bool = False,
+    local_convs: int = 0,
+    stages: list[str] | None = None,
+    depths: list[int] | None = None,
+) -> nn.Module:
+    from pinets.convert import to_pinet
+
+    return to_pinet(model, tanh=tanh, local_convs=local_convs, stages=stages, depths=depths).model
+
+
+_convert.__name__ = "to_pinet"
+
+
+def _call(node: ast.Call, known: Mapping[str, Maker], *, make: bool = False) -> Any:
     """The module a call describes, or with ``make`` the maker of such modules."""
     layer = _layer(node.func, known)
     parameters = inspect.signature(layer).parameters
@@ -103,7 +139,7 @@ def _call(node: ast.Call, known: Mapping[str, type[nn.Module]], *, make: bool = 
         raise _error(node, f"{layer.__name__}(...): {error}") from error
 
 
-def _layer(node: ast.expr, known: Mapping[str, type[nn.Module]]) -> type[nn.Module]:
+def _layer(node: ast.expr, known: Mapping[str, Maker]) -> Maker:
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("nn", "pinets"):
         node = ast.copy_location(ast.Name(node.attr), node)
     if not isinstance(node, ast.Name):
@@ -113,7 +149,7 @@ def _layer(node: ast.expr, known: Mapping[str, type[nn.Module]]) -> type[nn.Modu
     return known[node.id]
 
 
-def _value(node: ast.expr, known: Mapping[str, type[nn.Module]], *, make: bool = False) -> Any:
+def _value(node: ast.expr, known: Mapping[str, Maker], *, make: bool = False) -> Any:
     match node:
         case ast.Constant(value=bool() | int() | float() | str() | None as value):
             return value
@@ -138,7 +174,8 @@ def _takes_maker(layer: Callable[..., Any], argument: str) -> bool:
     """Whether an argument is called to make modules, as ``op`` is, instead of being one."""
     if not layer.__module__.startswith("pinets."):
         return False
-    annotation = str(inspect.signature(layer).parameters[argument].annotation)
+    parameter = inspect.signature(layer).parameters.get(argument)
+    annotation = "" if parameter is None else str(parameter.annotation)
     return "LinearOperator" in annotation or "Callable" in annotation
 
 
@@ -207,8 +244,8 @@ def load(path: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, str]]:
 
 
 def _shapes_of(expression: str) -> dict[str, Tensor]:
-    """What the model's tensors look like, found out without allocating them."""
-    with torch.device("meta"):
+    """What the model's tensors look like, found out without allocating them unless a conversion tries its blocks."""
+    with torch.device("cpu" if f"{_convert.__name__}(" in expression else "meta"):
         return build(expression).state_dict()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 import torch
@@ -33,15 +32,10 @@ BLOCKS = [case for case in QUICK if isinstance(case, MemoryCase)]
 
 
 @pytest.mark.parametrize("channels_last", [True, False], ids=["last", "first"])
-@pytest.mark.parametrize("case", [case for case in BLOCKS if case.goal], ids=str)
+@pytest.mark.parametrize("case", BLOCKS, ids=str)
 def test_blocks_stay_within_their_memory(case, channels_last):
     row = bench_resnet([case], channels_last=channels_last).rows[0]
     assert row.ratio <= case.goal == 1.10, str(row)
-
-
-def test_keeping_the_values_of_local_convolutions_needs_more():
-    (case,) = (case for case in BLOCKS if not case.goal)
-    assert bench_resnet([replace(case, batch=32)]).rows[0].ratio > 1.5
 
 
 @pytest.mark.parametrize("run", ["train", "inference"])

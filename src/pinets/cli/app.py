@@ -16,7 +16,20 @@ __all__ = ["main"]
 
 # A verb is a module of this package with a function `add_parser(verbs)`. It imports torch where it runs, not where it
 # is declared, so that help is instant.
-VERBS = ("quickstart", "certify", "expand", "train", "eval", "compare", "list", "show", "report", "bench")
+VERBS = (
+    "quickstart",
+    "certify",
+    "expand",
+    "convert",
+    "train",
+    "eval",
+    "compare",
+    "list",
+    "show",
+    "pack",
+    "report",
+    "bench",
+)
 
 EPILOG = """examples:
   pinets quickstart

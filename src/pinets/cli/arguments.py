@@ -17,12 +17,14 @@ from pinets.cli.parser import Parser, UsageError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["MODEL_HELP", "add_model", "example_input", "positive", "read_model", "shape"]
+__all__ = ["MODEL_HELP", "add_model", "example_input", "expression", "positive", "read_model", "shape"]
 
 MODEL_HELP = """MODEL is one of
   an expression     "Sequential(CCP(16, 8, rank=8, order=2), Linear(8, 4))", made
                     of layers of pinets and torch.nn, with random weights (always
                     the same); operators are given as op=Conv2d(kernel_size=3)
+  a model's name    resnet50, or with arguments "resnet18_cifar(width=16)"; pinets
+                    list models shows them
   a name in Python  package.module:name or path/to/file.py:name, which is a module
                     or a function that makes one
   a file            model.safetensors, as pinets.spec.save writes it"""
@@ -32,7 +34,7 @@ _TARGET = re.compile(r"(?P<place>[^():,=]+):(?P<name>\w+)")
 
 def add_model(parser: Parser) -> None:
     """Add MODEL and ``--input``, to be read with :func:`read_model` and :func:`example_input`."""
-    parser.add_argument("model", metavar="MODEL", help="expression, file.py:name, or file.safetensors")
+    parser.add_argument("model", metavar="MODEL", help="expression, name, file.py:name, or file.safetensors")
     parser.add_argument(
         "--input",
         metavar="SHAPE",
@@ -73,9 +75,14 @@ def read_model(text: str) -> nn.Module:
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            return spec.build(text)
+            return spec.build(expression(text))
     except spec.ExpressionError as error:
         raise UsageError(f"MODEL {text!r}: {error}") from error
+
+
+def expression(text: str) -> str:
+    """MODEL as an expression: a name alone is the model without arguments."""
+    return f"{text}()" if text.isidentifier() else text
 
 
 def example_input(model: nn.Module, given: tuple[int, ...] | None) -> Tensor:

@@ -28,7 +28,6 @@ def prodpoly_resnet_cifar(
     width: int = 64,
     local_convs: int = 2,
     local_where: Where = "everywhere",
-    recompute: bool = False,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> ResNet:
@@ -41,7 +40,6 @@ def prodpoly_resnet_cifar(
         width: Channels of the first stage.
         local_convs: How many 1x1 convolutions the product goes through.
         local_where: In which blocks: ``"everywhere"``, or where the shortcut is ``"identity"`` or ``"projection"``.
-        recompute: Whether to train with half the memory for blocks, in a little more time.
         device: Where the parameters are made.
         dtype: Type of the parameters.
 
@@ -55,7 +53,7 @@ def prodpoly_resnet_cifar(
         num_classes=num_classes,
         in_channels=in_channels,
         width=width,
-        join=partial(local_product, convs=local_convs, where=local_where, recompute=recompute),
+        join=partial(local_product, convs=local_convs, where=local_where),
         device=device,
         dtype=dtype,
     )

@@ -63,6 +63,7 @@ def fashion_polynomial(scale: Scale = "full") -> ClassificationRecipe:
         cifar,
         model=replace(cifar.model, options={**cifar.model.options, "in_channels": 1}),
         data=Images("fashion_mnist", classes=10, crop=2),  # not in paper
+        epochs=3 if scale == "small" else cifar.epochs,
     )
 
 
@@ -78,6 +79,6 @@ def fashion_polynomial_relu(scale: Scale = "full") -> ClassificationRecipe:
 
 
 def _small(full: ClassificationRecipe) -> ClassificationRecipe:
-    """As for the other CIFAR networks, and without DropBlock, which a run of ten epochs has no use for."""
+    """As for the other CIFAR networks, and without DropBlock, which a run of a few epochs has no use for."""
     reduced = small(full)
     return replace(reduced, model=replace(reduced.model, options={**reduced.model.options, "drop": 0.0}))

@@ -62,7 +62,7 @@ def small(full: ClassificationRecipe) -> ClassificationRecipe:
         data=Speech("speech_commands_test12", classes=12, augment=True),
         optimizer=replace(full.optimizer, lr=0.1),
         schedule=OneCycle(rise=0.25, start=0.1, end=0.0),
-        epochs=50,
+        epochs=20,
         batch=64,
         checkpoint_every=100,
     )

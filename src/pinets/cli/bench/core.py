@@ -1,4 +1,4 @@
-"""``pinets bench``: measure speed on this machine."""
+"""``pinets bench core``: the models against the bare matrix products they cannot avoid."""
 
 from __future__ import annotations
 
@@ -19,19 +19,7 @@ __all__ = ["add_parser"]
 _VARIABLES = ("model", "d", "k", "N", "batch")
 
 
-def add_parser(verbs: Verbs) -> None:
-    parser = add_verb(
-        verbs,
-        "bench",
-        None,
-        summary="measure speed on this machine",
-        example="pinets bench core --quick",
-    )
-    benches = parser.add_subparsers(title="benchmarks", metavar="BENCHMARK", dest="benchmark", required=True)
-    _add_core(benches)
-
-
-def _add_core(benches: Verbs) -> None:
+def add_parser(benches: Verbs) -> None:
     parser = add_verb(
         benches,
         "core",

@@ -1,0 +1,131 @@
+"""``pinets convert``: a residual network becomes a Π-net that computes the same function at first."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pinets.cli.arguments import MODEL_HELP, add_model, example_input, expression, read_model
+from pinets.cli.parser import UsageError, Verbs, add_verb
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(verbs: Verbs) -> None:
+    parser = add_verb(
+        verbs,
+        "convert",
+        run,
+        summary="turn a residual network into a Π-net of the same function",
+        details=(
+            f"{MODEL_HELP}\n\n"
+            "Every block activation(s + r) becomes activation(s + r + alpha f(s * r)) with alpha = 0. The file has\n"
+            "the weights, and where MODEL is not a name in Python also what to build from them (pinets.spec.load)."
+        ),
+        example="""
+            pinets convert resnet50 --weights resnet50.pth --tanh --out pinet50.safetensors
+            pinets convert "resnet18_cifar(width=16)" --local-convs 2 --depths 2,2,1,1 --out pinet.safetensors
+            pinets convert networks.py:resnet --stages layer3,layer4 --out pinet.safetensors
+        """,
+    )
+    add_model(parser)
+    parser.add_argument("--out", metavar="FILE", required=True, help="the safetensors file to write")
+    parser.add_argument("--weights", metavar="FILE", help="its weights: a state dict as .safetensors, .pth or .pt")
+    parser.add_argument("--tanh", action="store_true", help="f bounds the product")
+    parser.add_argument("--local-convs", metavar="N", type=int, default=0, help="1x1 convolutions in f (default: 0)")
+    parser.add_argument("--stages", metavar="PATH,...", type=_words, help="convert only these parts")
+    parser.add_argument(
+        "--depths", metavar="N,...", type=_numbers, help="keep so many blocks of every stage; the function then changes"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if not args.out.endswith(".safetensors"):
+        raise UsageError(f"--out: the file is written as safetensors; name it so, got {args.out!r}")
+    model = read_model(args.model).eval()
+    if args.weights:
+        _load_weights(model, Path(args.weights))
+
+    from pinets.convert import to_pinet
+
+    options = {"tanh": args.tanh, "local_convs": args.local_convs, "stages": args.stages, "depths": args.depths}
+    options = {name: value for name, value in options.items() if value not in (None, False, 0)}
+    try:
+        converted, report = to_pinet(model, **options)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    print(report)
+    if not report.dropped:
+        print(f"largest difference of outputs: {_difference(model, converted, args.input):g}")
+    described = _write(args, converted, options)
+    print(f"written to {args.out}" + (f"; pinets.spec.load makes {described}" if described else ""))
+    return 0
+
+
+def _write(args: argparse.Namespace, converted: nn.Module, options: dict[str, Any]) -> str | None:
+    """Write the file; return the expression in it, if there is one."""
+    from pinets import spec
+    from pinets._extras import require
+    from pinets._files import write_bytes
+
+    given = "".join(f", {name}={value!r}" for name, value in options.items())
+    source = _source(args.model)
+    if source is not None:
+        described = f"to_pinet({source}{given})"
+        spec.save(args.out, converted, described)
+        return described
+    tensors = {name: value.detach().contiguous().clone() for name, value in converted.state_dict().items()}
+    made_by = {"converted": f"to_pinet({args.model}{given})"}
+    write_bytes(args.out, require("safetensors.torch", extra="train").save(tensors, metadata=made_by))
+    return None
+
+
+def _source(text: str) -> str | None:
+    """The expression that MODEL was built from; None for a name in Python."""
+    from pinets import spec
+
+    if text.endswith(".safetensors"):
+        return spec.load(text)[1]["model"]
+    return None if ":" in text and "(" not in text else expression(text)
+
+
+def _difference(model: nn.Module, converted: nn.Module, size: tuple[int, ...] | None) -> float:
+    import torch
+
+    x = example_input(model, size)
+    with torch.no_grad():
+        return float((model.eval()(x) - converted.eval()(x)).abs().max())
+
+
+def _load_weights(model: nn.Module, path: Path) -> None:
+    """Load a state dict; a pickle only as far as torch knows it to be harmless."""
+    import pickle
+
+    import torch
+
+    from pinets._extras import require
+
+    if not path.is_file():
+        raise UsageError(f"--weights: there is no file {path}")
+    try:
+        if path.suffix == ".safetensors":
+            state = require("safetensors.torch", extra="train").load_file(path)
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        model.load_state_dict(state)
+    except (RuntimeError, ValueError, TypeError, KeyError, pickle.UnpicklingError, EOFError) as error:
+        raise ValueError(f"{path} does not hold the weights of this model: {error}") from error
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")]
+
+
+def _numbers(text: str) -> list[int]:
+    if not all(word.strip().isdecimal() for word in text.split(",")):
+        raise argparse.ArgumentTypeError(f"expected whole numbers such as 2,2,1,1, got {text!r}")
+    return [int(word) for word in text.split(",")]
