@@ -1,0 +1,147 @@
+"""What is kept of many images: mean and covariance of their features, and the features of a part of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from pinets._extras import require
+from pinets._files import write_bytes
+from pinets.metrics.generation.frechet import Moments
+from pinets.metrics.generation.sources import ImageSource, require_images
+
+__all__ = ["KEPT", "Extractor", "FeatureStatistics", "cache_folder", "collect", "reference_statistics"]
+
+T = TypeVar("T")
+
+KEPT = 10_000  # features, for the metrics that compare samples with each other: KID, precision and recall
+
+
+class Extractor(Protocol):
+    """Makes features (N, ``num_features``) of images, uint8 (N, 3, H, W); its name says which features they are."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def num_features(self) -> int: ...
+
+    def __call__(self, images: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureStatistics:
+    """The features of a set of images.
+
+    Attributes:
+        name: Of the set.
+        extractor: The name of what made the features.
+        size: Height and width of the images.
+        count: How many images.
+        mean: float64, (D,).
+        covariance: float64, (D, D).
+        features: Of the first images, at most :data:`KEPT`.
+    """
+
+    name: str
+    extractor: str
+    size: tuple[int, int]
+    count: int
+    mean: Tensor
+    covariance: Tensor
+    features: Tensor
+
+    def save(self, path: str | Path) -> None:
+        """Write to a safetensors file, which is there completely or not at all."""
+        facts = {"name": self.name, "extractor": self.extractor, "size": self.size, "count": self.count}
+        tensors = {"mean": self.mean, "covariance": self.covariance, "features": self.features}
+        content = require("safetensors.torch", extra="train").save(tensors, {"statistics": json.dumps(facts)})
+        write_bytes(path, content)
+
+    @classmethod
+    def load(cls, path: str | Path) -> FeatureStatistics:
+        safetensors = require("safetensors", extra="train")
+        try:
+            with safetensors.safe_open(str(path), framework="pt") as file:
+                facts = json.loads((file.metadata() or {})["statistics"])
+                tensors = {key: file.get_tensor(key) for key in ("mean", "covariance", "features")}
+        except (safetensors.SafetensorError, KeyError, ValueError) as error:
+            raise ValueError(f"{path} does not hold statistics of features ({error})") from error
+        return cls(facts["name"], facts["extractor"], tuple(facts["size"]), facts["count"], **tensors)
+
+
+@torch.no_grad()
+def collect(name: str, batches: Iterable[Tensor], extractor: Extractor) -> FeatureStatistics:
+    """Run images through an extractor, batch by batch; neither the images nor all features are kept."""
+    moments = Moments(extractor.num_features)
+    kept: list[Tensor] = []
+    size: tuple[int, int] | None = None
+    for images in batches:
+        require_images(images, f"the images of {name}")
+        found = (images.shape[2], images.shape[3])
+        if size not in (None, found):
+            raise ValueError(f"the images of {name} must be of one size, got {size} and {found}")
+        size = found
+        features = extractor(images.expand(-1, 3, -1, -1)).float().cpu()  # grey is repeated in all three channels
+        if not features.isfinite().all():
+            raise ValueError(f"the features of {name} are not finite after {moments.count} images")
+        kept.append(features[: max(KEPT - moments.count, 0)])
+        moments.update(features)
+    if size is None:
+        raise ValueError(f"{name} has no images")
+    return FeatureStatistics(
+        name, extractor.name, size, moments.count, moments.mean, moments.covariance, torch.cat(kept)
+    )
+
+
+def reference_statistics(
+    source: ImageSource, extractor: Extractor, *, count: int | None = None, batch_size: int = 50, cache_dir: Path
+) -> FeatureStatistics:
+    """The statistics of a reference set, from the disk if they were computed before.
+
+    Args:
+        source: The images.
+        extractor: What makes features of them.
+        count: How many of the images, chosen at random but always the same; all of them if left out.
+        batch_size: How many at a time.
+        cache_dir: Where statistics are kept.
+    """
+    count = len(source) if count is None else min(count, len(source))
+    key = hashlib.sha256(f"{source.fingerprint()} {extractor.name} {count}".encode()).hexdigest()[:24]
+    path = cache_dir / f"statistics-{key}.safetensors"
+    if path.exists():
+        try:
+            return FeatureStatistics.load(path)
+        except ValueError as error:
+            warnings.warn(f"{error}; they are computed again", stacklevel=2)
+    statistics = collect(source.name, _batches(source, count, batch_size), extractor)
+    statistics.save(path)
+    return statistics
+
+
+def cache_folder(given: str | Path | None = None) -> Path:
+    """Where what is expensive to compute is kept: the given folder, or the user's cache."""
+    if given is None:
+        given = Path(require("pooch", extra="train").os_cache("pinets")) / "metrics"
+    return Path(given).expanduser()
+
+
+def progress(steps: Sequence[T], title: str) -> Iterable[T]:
+    """Go through steps, showing on a terminal how far it is."""
+    tqdm = require("tqdm", extra="train").tqdm
+    return tqdm(steps, desc=title, unit="batch", leave=False, disable=None)  # type: ignore[no-any-return]
+
+
+def _batches(source: ImageSource, count: int, batch_size: int) -> Iterator[Tensor]:
+    # sets are often sorted by class: the features that are kept must not be those of the first classes
+    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(0))[:count]
+    for indices in progress(order.split(batch_size), source.name):
+        yield source.read(indices)
