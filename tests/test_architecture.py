@@ -22,13 +22,14 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # A part may import the parts of the lines above its own, and nothing else of pinets.
 LEVELS = (
-    {"_extras", "_files", "_nearest"},
-    {"polynomial"},
+    {"_eager", "_extras", "_files", "_nearest"},
+    {"polynomial", "mesh"},
     {"layers"},
     {"operators"},
     {"algebra"},
-    {"models", "spec", "testing"},
+    {"models", "testing"},
     {"convert"},
+    {"spec"},
     {"losses", "metrics", "data"},
     {"train"},
     {"deploy", "recipes"},
@@ -41,8 +42,9 @@ HELPERS = LEVELS[0]
 # Parts that may see less than their level: they work with any network, not with those of pinets.
 SEES_ONLY = {
     "losses": HELPERS,
-    "metrics": HELPERS,
-    "data": HELPERS,
+    "metrics": HELPERS | {"data"},  # references are data sets, and weights are fetched as they are
+    "mesh": HELPERS,
+    "data": HELPERS | {"mesh"},
     "train": HELPERS | {"losses", "metrics", "data"},
 }
 

@@ -141,8 +141,17 @@ def test_offline_the_error_says_what_to_put_where(tmp_path, download):
     assert names(tmp_path / "data") == []
 
 
-@pytest.mark.parametrize("name", [name for name, data_set in DATA_SETS.items() if "." not in data_set.folders])
-def test_every_set_says_what_to_put_where(tmp_path, name):
+DOWNLOADED = [name for name, data_set in DATA_SETS.items() if data_set.archive or data_set.files]
+
+
+@pytest.mark.parametrize("name", sorted(set(DATA_SETS) - set(DOWNLOADED)))
+def test_sets_without_a_download_say_what_to_do(tmp_path, name):
+    with pytest.raises(MissingDataError, match=rf"{name} is not in .*(get|put) .*PINETS_DATA"):
+        load(name, tmp_path / "none", fetch=OFFLINE)
+
+
+@pytest.mark.parametrize("name", DOWNLOADED)
+def test_every_download_says_what_to_put_where(tmp_path, name):
     with pytest.raises(MissingDataError, match=rf"{name} is not in .*put .*http\S+ \((md5|sha256):[0-9a-f]+\)"):
         load(name, tmp_path, fetch=OFFLINE)
 

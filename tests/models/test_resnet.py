@@ -254,7 +254,7 @@ def test_the_branch_does_not_start_at_zero():
 def test_repr_shows_the_algebra():
     text = repr(create_model("prodpoly_resnet18_cifar", width=4))
     assert "depths=[2, 2, 1, 1], num_features=32, num_classes=10" in text
-    assert "(join): Multiply(" in text
+    assert "(join): RecomputingMultiply(" in text
 
 
 def test_published_pinet_has_a_max_pool_that_can_be_replaced():

@@ -1,5 +1,6 @@
-"""What being a polynomial buys: certificates, coefficients, contributions, interactions."""
+"""What being a polynomial buys: certificates, coefficients, contributions, interactions, bounds."""
 
+from pinets.algebra.bounds import Bounds, ball, bounds, interval_bounds, lipschitz, margins
 from pinets.algebra.certify import Certificate, certify
 from pinets.algebra.degree import Violation
 from pinets.algebra.expand import Expansion, Monomial, expand
@@ -8,6 +9,7 @@ from pinets.algebra.interactions import Interaction, Interactions, Normal, Unifo
 from pinets.algebra.orders import orders
 
 __all__ = [
+    "Bounds",
     "Certificate",
     "Expansion",
     "Interaction",
@@ -17,8 +19,13 @@ __all__ = [
     "NotPolynomialError",
     "Uniform",
     "Violation",
+    "ball",
+    "bounds",
     "certify",
     "expand",
     "interactions",
+    "interval_bounds",
+    "lipschitz",
+    "margins",
     "orders",
 ]

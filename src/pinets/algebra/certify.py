@@ -70,7 +70,7 @@ def certify(model: nn.Module, example: Inputs) -> Certificate:
         (True, 5)
         >>> print(certify(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), torch.randn(1, 4)))
         not a polynomial: 1 operation in the way
-          - 1 (ReLU): relu is piecewise linear
+          - 1 (ReLU): relu is piecewise linear; PowerSum, or a product of two linear maps, is a polynomial in its place
     """
     certificate, _ = certified_graph(model, check_inputs(example))
     return certificate

@@ -25,11 +25,13 @@ __all__ = [
     "Inputs",
     "NotPolynomialError",
     "Operation",
+    "Signed",
     "TraceError",
     "Value",
     "check_inputs",
     "depends_on_input",
     "evaluating",
+    "quiet",
     "trace",
 ]
 
@@ -55,13 +57,30 @@ class Domain(Protocol):
         """The value of something that does not depend on the input."""
 
     def linear(self, function: Callable[..., Tensor], *values: Value) -> Value:
-        """Apply a function that is linear in all its arguments together, without a constant term."""
+        """Apply a function that is linear in all its arguments together, without a constant term.
+
+        No coefficient of the function is negative, unless it is a :class:`Signed` one.
+        """
 
     def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Value:
-        """Apply a function that is linear in each of its two arguments."""
+        """Apply a function that is linear in each of its two arguments, with coefficients as in :meth:`linear`."""
 
     def refuse(self, operation: Operation, reason: str) -> Any:
         """Answer an operation that is not polynomial in the input: raise, or note it and go on."""
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A (bi)linear function with negative coefficients, and what it is with their absolute values.
+
+    It is called as any function is; what carries sizes through a network (intervals) asks for the magnitude.
+    """
+
+    function: Callable[..., Tensor]
+    magnitude: Callable[..., Tensor]
+
+    def __call__(self, *values: Tensor) -> Tensor:
+        return self.function(*values)
 
 
 @dataclass(frozen=True)
@@ -140,7 +159,7 @@ def trace(model: nn.Module, inputs: tuple[Tensor, ...]) -> Graph:
     """Trace the network in evaluation mode, leaving the network itself as it was."""
     with evaluating(model):
         try:
-            with _quiet():
+            with quiet():
                 exported = torch.export.export(model, inputs).run_decompositions({})
         except Exception as error:
             with torch.no_grad():
@@ -184,7 +203,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Tracing warns of torch's own business, and prints a page when it fails; the error says what matters."""
     logging.disable(logging.WARNING)
     try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pinets.algebra.graph import Domain, Operation, Value, depends_on_input
+from pinets.algebra.graph import Domain, Operation, Signed, Value, depends_on_input
 
 __all__ = ["apply"]
 
@@ -20,24 +21,24 @@ class _NotPolynomialError(Exception):
     """Raised by a rule with the reason."""
 
 
-# Linear in their first argument, whatever the (constant) others are.
+# Linear in their first argument, whatever the (constant) others are, and none of their coefficients is negative.
 _LINEAR_NAMES = """
     view _unsafe_view reshape flatten unflatten permute transpose t mT movedim numpy_T swapaxes
     unsqueeze squeeze expand expand_as repeat repeat_interleave tile view_as reshape_as
     slice select narrow index_select index gather take diagonal tril triu flip roll rot90
-    clone alias detach contiguous lift_fresh_copy lift_fresh neg positive
+    clone alias detach contiguous lift_fresh_copy lift_fresh positive
     sum mean cumsum trace
     avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
     _adaptive_avg_pool2d _adaptive_avg_pool3d
     upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
-    upsample_bicubic2d upsample_trilinear3d _upsample_nearest_exact1d _upsample_nearest_exact2d
+    upsample_trilinear3d _upsample_nearest_exact1d _upsample_nearest_exact2d
     reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d
     pixel_shuffle pixel_unshuffle channel_shuffle unfold im2col col2im fold
 """
 
 _NORMALISED = "divides by the deviation of its own input; batch norm is affine at inference"
-_PIECEWISE = "is piecewise linear"
-_TRANSCENDENTAL = "is not a polynomial"
+_PIECEWISE = "is piecewise linear; PowerSum, or a product of two linear maps, is a polynomial in its place"
+_TRANSCENDENTAL = "is not a polynomial; PowerSum, or a product of two linear maps, is one in its place"
 _MAXIMUM = "takes a maximum; average pooling is linear"
 
 _WHY = {
@@ -95,6 +96,24 @@ def _linear_in_first(domain: Domain, operation: Operation) -> Value:
     return domain.linear(lambda x: operation.target(x, *rest, **operation.kwargs), first)
 
 
+def _negative(domain: Domain, operation: Operation) -> Value:
+    return domain.linear(Signed(torch.neg, torch.clone), operation.args[0])
+
+
+def _with_negative_weights(domain: Domain, operation: Operation) -> Value:
+    """As :func:`_linear_in_first`, for functions whose weights only torch knows: their size takes the whole matrix."""
+    first, *rest = operation.args
+
+    def function(x: Tensor) -> Tensor:
+        return operation.target(x, *rest, **operation.kwargs)
+
+    def magnitude(x: Tensor) -> Tensor:
+        identity = torch.eye(x.numel(), dtype=x.dtype, device=x.device).reshape(-1, *x.shape)
+        return torch.tensordot(x.flatten(), torch.vmap(function)(identity).abs(), dims=1)
+
+    return domain.linear(Signed(function, magnitude), first)
+
+
 def _split(domain: Domain, operation: Operation) -> list[Value]:
     first, *rest = operation.args
     pieces = len(operation.example)
@@ -115,7 +134,11 @@ def _sum_of_two(domain: Domain, operation: Operation) -> Value:
     left, right, *rest = operation.args
     target: Any = {"add": torch.add, "sub": torch.sub, "rsub": torch.rsub}[operation.name]
     alpha = operation.kwargs.get("alpha", rest[0] if rest else 1)
-    return domain.linear(lambda x, y: target(x, y, alpha=alpha), _lift(domain, left), _lift(domain, right))
+    function = Signed(
+        lambda x, y: target(x, y, alpha=alpha),
+        lambda x, y: abs(alpha) * x + y if operation.name == "rsub" else x + abs(alpha) * y,
+    )
+    return domain.linear(function, _lift(domain, left), _lift(domain, right))
 
 
 def _product_of_two(domain: Domain, operation: Operation) -> Value:
@@ -130,7 +153,7 @@ def _divide(domain: Domain, operation: Operation) -> Value:
         raise _NotPolynomialError("rounds")
     if isinstance(denominator, Value):
         raise _NotPolynomialError("divides by a function of the input")
-    return domain.linear(lambda x: x / denominator, numerator)
+    return domain.linear(Signed(lambda x: x / denominator, lambda x: x / abs(denominator)), numerator)
 
 
 def _power(domain: Domain, operation: Operation) -> Value:
@@ -201,11 +224,11 @@ def _batch_norm(domain: Domain, operation: Operation) -> Any:
     for parameter in (weight, bias, mean, variance):
         if isinstance(parameter, Value):
             raise _NotPolynomialError("has statistics or parameters that depend on the input")
-    scale = (variance + epsilon).rsqrt() * (1 if weight is None else weight)
-    shift = (0 if bias is None else bias) - mean * scale
     shape = (1, -1) + (1,) * (_rank(operation.example) - 2)
-    scaled = domain.linear(lambda x: x * scale.reshape(shape), value)
-    out = domain.linear(lambda x, b: x + b.reshape(shape), scaled, domain.constant(shift))
+    scale = ((variance + epsilon).rsqrt() * (1 if weight is None else weight)).reshape(shape)
+    scaled = domain.linear(Signed(lambda x: x * scale, lambda x: x * scale.abs()), value)
+    shifts = [-mean.reshape(shape) * scale, *([] if bias is None else [bias.reshape(shape)])]
+    out = domain.linear(lambda x, *terms: x + sum(terms), scaled, *map(domain.constant, shifts))
     return [out] if operation.name == "_native_batch_norm_legit_no_training" else out
 
 
@@ -265,16 +288,17 @@ def _einsum(domain: Domain, operation: Operation) -> Value:
     equation, tensors, *_ = operation.args
     live = [position for position, tensor in enumerate(tensors) if isinstance(tensor, Value)]
 
-    def with_live(*values: Tensor) -> Tensor:
-        operands = list(tensors)
-        for position, value in zip(live, values, strict=True):
-            operands[position] = value
-        return torch.einsum(equation, *operands)
+    def with_live(*values: Tensor, size: Callable[[Tensor], Tensor] = torch.clone) -> Tensor:
+        given = iter(values)
+        return torch.einsum(
+            equation, *(next(given) if at in live else size(tensor) for at, tensor in enumerate(tensors))
+        )
 
+    function = Signed(with_live, partial(with_live, size=torch.abs))
     if len(live) == 1:
-        return domain.linear(with_live, tensors[live[0]])
+        return domain.linear(function, tensors[live[0]])
     if len(live) == 2:
-        return domain.product(with_live, tensors[live[0]], tensors[live[1]])
+        return domain.product(function, tensors[live[0]], tensors[live[1]])
     raise _NotPolynomialError("multiplies more than two functions of the input at once; write it as products of two")
 
 
@@ -286,7 +310,8 @@ def _add_product(multiply: Callable[[Tensor, Tensor], Tensor]) -> Rule:
         beta = operation.kwargs.get("beta", 1)
         alpha = operation.kwargs.get("alpha", operation.kwargs.get("value", 1))
         times = domain.product(multiply, _lift(domain, b), _lift(domain, c))
-        return domain.linear(lambda x, y: beta * x + alpha * y, _lift(domain, a), times)
+        function = Signed(lambda x, y: beta * x + alpha * y, lambda x, y: abs(beta) * x + abs(alpha) * y)
+        return domain.linear(function, _lift(domain, a), times)
 
     return rule
 
@@ -305,6 +330,8 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("add", "sub", "rsub"), _sum_of_two),
     **dict.fromkeys(("mul", "matmul", "mm", "bmm", "mv", "dot", "outer", "inner", "kron"), _product_of_two),
     **dict.fromkeys(("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"), _shape_only),
+    "neg": _negative,
+    "upsample_bicubic2d": _with_negative_weights,
     "cat": _concatenate,
     "stack": _concatenate,
     "div": _divide,

@@ -21,13 +21,17 @@ VERBS = (
     "certify",
     "expand",
     "convert",
+    "export",
+    "encrypt",
     "train",
     "eval",
     "compare",
+    "sample",
     "list",
     "show",
     "pack",
     "report",
+    "mesh",
     "bench",
 )
 

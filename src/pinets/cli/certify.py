@@ -1,12 +1,17 @@
-"""``pinets certify``: is this network a polynomial, and of which degree?"""
+"""``pinets certify``: is this network a polynomial, of which degree, and what can it give over a box of inputs?"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, add_model, example_input, read_model
-from pinets.cli.parser import Verbs, add_verb
+from pinets.cli.arguments import MODEL_HELP, add_model, example_input, positive, read_model
+from pinets.cli.parser import UsageError, Verbs, add_verb
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 __all__ = ["add_parser", "run"]
 
@@ -16,32 +21,136 @@ def add_parser(verbs: Verbs) -> None:
         verbs,
         "certify",
         run,
-        summary="tell whether a network is a polynomial, and of which degree",
-        details=f"{MODEL_HELP}\n\nexit codes: 0 it is a polynomial, 1 it is not, 2 wrong usage",
+        summary="tell whether a network is a polynomial, of which degree, and bound its outputs",
+        details=(
+            f"{MODEL_HELP}\n\n"
+            "With --box, bounds that hold for every input of the box, rounding in single precision included, and how "
+            "fast each output changes there at most: |f(x) - f(y)| <= rate * max |x - y|.\n\n"
+            "exit codes: 0 it is a polynomial, 1 it is not, 2 wrong usage"
+        ),
         example="""
             pinets certify "CCP(16, 4, rank=8, order=3)"
             pinets certify "Sequential(CCP(16, 8, rank=8, order=2), MaxPool1d(2))"
             pinets certify networks.py:resnet --input 3,32,32 --json
+            pinets certify "CCP(3, 2, rank=8, order=3)" --box=-1,1 --boxes 64
+            pinets certify digits.safetensors --box 0.01 --around images.safetensors
         """,
     )
     add_model(parser)
     parser.add_argument("--json", action="store_true", help="print the certificate as JSON")
+    parser.add_argument(
+        "--box",
+        metavar="LOW,HIGH",
+        type=box,
+        help="bound the outputs for inputs from LOW to HIGH; with --around, for those within a radius",
+    )
+    parser.add_argument("--around", metavar="FILE", help="safetensors file with one tensor, an input in each row")
+    parser.add_argument("--boxes", metavar="N", type=positive, default=1, help="parts to divide the box into, at most")
+
+
+def box(text: str) -> tuple[float, ...]:
+    """Read ``-1,1`` or ``0.01``.
+
+    >>> box("-1,1"), box("0.01")
+    ((-1.0, 1.0), (0.01,))
+    """
+    try:
+        ends = tuple(map(float, text.split(",")))
+    except ValueError:
+        ends = ()
+    if len(ends) not in (1, 2) or not all(map(math.isfinite, ends)) or sorted(ends) != list(ends):
+        raise argparse.ArgumentTypeError(f"expected LOW,HIGH such as -1,1, or a radius such as 0.01; got {text!r}")
+    return ends
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.box is None and (args.around or args.boxes > 1):
+        raise UsageError("--around and --boxes say more about a --box, which is missing")
     model = read_model(args.model)
     example = example_input(model, args.input)
 
     from pinets.algebra import certify
 
     certificate = certify(model, example)
+    found: dict[str, Any] = {}
+    if args.box is not None and certificate.polynomial:
+        found["boxes"] = _bound(model, *_box(args, example), args.boxes)
     if args.json:
         violations = [
-            {"path": found.path, "operation": found.operation, "reason": found.reason}
-            for found in certificate.violations
+            {"path": violation.path, "operation": violation.operation, "reason": violation.reason}
+            for violation in certificate.violations
         ]
-        found = {"polynomial": certificate.polynomial, "degree": certificate.degree, "violations": violations}
-        print(json.dumps(found, indent=2))
+        known = {"polynomial": certificate.polynomial, "degree": certificate.degree, "violations": violations}
+        print(json.dumps({**known, **found}, indent=2))
     else:
         print(certificate)
+        for number, rows in enumerate(found.get("boxes", ())):
+            _print(number, rows)
     return 0 if certificate.polynomial else 1
+
+
+def _box(args: argparse.Namespace, example: Tensor) -> tuple[Tensor, Tensor]:
+    import torch
+
+    from pinets.algebra import ball
+
+    if args.around is None:
+        if len(args.box) == 1:
+            raise UsageError("a single number for --box is a radius, around what --around names; or give LOW,HIGH")
+        low, high = args.box
+        return torch.full(example.shape, low, dtype=torch.float64), torch.full(example.shape, high, dtype=torch.float64)
+    if len(args.box) == 2 or args.box[0] < 0:
+        raise UsageError("with --around, --box is a radius: one number that is not negative")
+    inputs = _read_inputs(args.around)
+    if inputs.shape[1:] != example.shape[1:]:
+        raise UsageError(
+            f"{args.around} holds inputs of shape {tuple(inputs.shape[1:])}, the network takes "
+            f"{tuple(example.shape[1:])}"
+        )
+    return ball(inputs, args.box[0])
+
+
+def _read_inputs(path: str) -> Tensor:
+    from pathlib import Path
+
+    from pinets._extras import require
+
+    safetensors = require("safetensors", extra="train")
+    if not Path(path).is_file():
+        raise UsageError(f"there is no file {path}")
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            names = list(file.keys())
+            if len(names) != 1:
+                raise UsageError(f"{path} must hold one tensor, has {', '.join(names) or 'none'}")
+            return file.get_tensor(names[0])
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{path} is not a complete safetensors file: {error}") from error
+
+
+def _bound(model: nn.Module, lower: Tensor, upper: Tensor, boxes: int) -> list[list[dict[str, float]]]:
+    """For every box, for every output: its bounds, those of plain intervals, and its rate of change."""
+    from pinets.algebra import bounds, interval_bounds, lipschitz
+
+    ours, plain = bounds(model, lower, upper, boxes=boxes), interval_bounds(model, lower, upper)
+    rate = lipschitz(model, lower, upper)
+    columns = {
+        "lower": ours.lower,
+        "upper": ours.upper,
+        "plain_lower": plain.lower,
+        "plain_upper": plain.upper,
+        "rate": rate,
+    }
+    return [
+        [{name: float(column[row].flatten()[output]) for name, column in columns.items()} for output in range(outputs)]
+        for row, outputs in enumerate([ours.lower[0].numel()] * len(lower))
+    ]
+
+
+def _print(number: int, rows: list[dict[str, float]]) -> None:
+    print(f"\nbox {number}, output: from, to (plain intervals), rate of change")
+    for output, row in enumerate(rows):
+        print(
+            f"{output:6}: {row['lower']:12.5g} {row['upper']:12.5g}   ({row['plain_lower']:.5g} to "
+            f"{row['plain_upper']:.5g})   {row['rate']:.5g}"
+        )

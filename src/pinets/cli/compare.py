@@ -36,7 +36,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     groups = {recipe.title: folders for recipe, folders in zip(chosen, runs, strict=True)}
     print(text_table([summarize(name, folders) for name, folders in groups.items()]))
-    report = Path(args.out) / f"compare-{'-'.join(groups)}.html"
+    first, *others = groups
+    # the names of all, as long as a file system takes them
+    names = "-".join(groups) if len(groups) < 4 else f"{first}-and-{len(others)}-others"
+    report = Path(args.out) / f"compare-{names}.html"
     write_report(groups, report, title=" against ".join(groups))
     print(f"curves: {report}")
     return 0

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from pinets._nearest import did_you_mean
 
-__all__ = ["Parser", "UsageError", "Verbs", "add_traceback", "add_verb"]
+__all__ = ["Parser", "UsageError", "Verbs", "Words", "add_traceback", "add_verb"]
 
 Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
 
@@ -23,9 +23,12 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+        self.words = Words(self)
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Check the options first, or a misspelt one is reported as whatever it made argparse stumble on."""
+        if args and args[0] in self.words.parsers:
+            return self.words.parsers[args[0]].parse_known_args(args[1:], namespace)
         for word in args or ():
             is_option = word.startswith("-")
             if word == "--" or (self._subparsers is not None and not is_option):
@@ -45,8 +48,20 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\n{' ' * len(self.prog)}  see {self.prog} --help\n")
 
 
+class Words:
+    """Verbs that may stand where a verb's first argument would: ``pinets eval faces`` beside ``pinets eval RUN``."""
+
+    def __init__(self, parent: Parser) -> None:
+        self.parent = parent
+        self.parsers: dict[str, Parser] = {}
+
+    def add_parser(self, name: str, *, help: str, **settings: Any) -> Parser:
+        self.parsers[name] = Parser(prog=f"{self.parent.prog} {name}", **settings)
+        return self.parsers[name]
+
+
 def add_verb(
-    verbs: Verbs,
+    verbs: Verbs | Words,
     name: str,
     run: Callable[[argparse.Namespace], int] | None,
     *,

@@ -13,7 +13,7 @@ from torch import Tensor
 from pinets.data.samples import SampleSet
 from pinets.data.transforms import Compose, Transform, draw_uniforms
 
-__all__ = ["Batches"]
+__all__ = ["Batches", "keyed_generator"]
 
 Batch = tuple[Tensor, Tensor]
 
@@ -132,7 +132,7 @@ class Batches:
     def _prepare(self, epoch: int, first: int) -> Iterator[Batch]:
         order = torch.arange(len(self.samples))
         if self.shuffle:
-            order = self.samples.shuffled(_generator(self.seed, epoch))
+            order = self.samples.shuffled(keyed_generator(self.seed, epoch))
         steps = range(first, len(self))
         if self.prefetch == 0:
             for step in steps:
@@ -154,7 +154,7 @@ class Batches:
     def _batch(self, order: Tensor, epoch: int, step: int) -> Batch:
         rows = order[step * self.batch_size : (step + 1) * self.batch_size]
         draws = self.samples.draws
-        uniforms = draw_uniforms(len(rows), draws + self.transform.draws, _generator(self.seed, epoch, step))
+        uniforms = draw_uniforms(len(rows), draws + self.transform.draws, keyed_generator(self.seed, epoch, step))
         mine = slice(self.rank * len(rows) // self.world_size, (self.rank + 1) * len(rows) // self.world_size)
         rows, uniforms = rows[mine], uniforms[mine]
         inputs = self.samples.read(rows, uniforms[:, :draws]).to(device=self.device)
@@ -162,7 +162,7 @@ class Batches:
         return inputs, self.samples.labels[rows].to(device=self.device)
 
 
-def _generator(*key: int) -> torch.Generator:
+def keyed_generator(*key: object) -> torch.Generator:
     """A generator of its own for every key; neighbouring keys have nothing in common."""
     digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)

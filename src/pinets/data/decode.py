@@ -107,6 +107,8 @@ def decode_image(encoded: bytes, name: str, crop: Crop, uniforms: Sequence[float
             width, height = image.size
             box = crop.box(width, height, uniforms)
             picture = image.convert("RGB").resize((crop.size, crop.size), image_module.Resampling.BILINEAR, box=box)
+    except image_module.UnidentifiedImageError as error:  # Pillow's own text names an address in memory
+        raise DataError(f"{name}: cannot be decoded as an image (it does not begin as one)") from error
     # what Pillow raises for damaged files: OSError, SyntaxError and ValueError by format, and for a bomb its own
     except (OSError, SyntaxError, ValueError, EOFError, image_module.DecompressionBombError) as error:
         raise DataError(f"{name}: cannot be decoded as an image ({error})") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ from pinets.data.download import Fetch, Remote, data_folder, fetch, obtain_file,
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.folders import read_image_folder
 from pinets.data.imagenet import read_imagenet, read_tiny_imagenet
+from pinets.data.mesh_files import read_coma, read_dfaust, read_mesh_arrays, read_mesh_folder
 from pinets.data.mnist import IDX_FILES, read_fashion_mnist, read_mnist
+from pinets.data.pictures import read_pictures
 from pinets.data.samples import Splits
 from pinets.data.shards import read_shards
 from pinets.data.speech_commands import read_speech_commands, read_speech_commands_test12
+from pinets.data.yaleb import read_yaleb
 
 __all__ = ["DATA_SETS", "LOCK", "DataSet", "load"]
 
@@ -129,6 +133,63 @@ DATA_SETS = {
         ("imagenet", "ILSVRC2012", "."),
         by_hand="its licence allows no automatic download: get ILSVRC 2012 from https://image-net.org, "
         "and put the training images in train/<class>, the validation images in val/<class>",
+        marker="train",
+    ),
+    "yaleb": DataSet(
+        "Extended Yale B, cropped: 2,414 grey faces of 38 people under 64 lights",
+        read_yaleb,
+        ("yaleb/CroppedYale", "CroppedYale"),
+        by_hand="get the cropped Extended Yale B, and put its folder CroppedYale there",
+    ),
+    "lfwcrop": DataSet(
+        "LFWcrop: 13,233 colour faces of 64x64, without labels",
+        read_pictures,
+        ("lfwcrop",),
+        by_hand="get LFWcrop in colour, and put its images, in any folders, into lfwcrop there",
+    ),
+    "ffhq": DataSet(
+        "FFHQ: 70,000 colour faces, without labels",
+        read_pictures,
+        ("ffhq", "ffhq256"),
+        by_hand="get FFHQ's images from https://github.com/NVlabs/ffhq-dataset, and put them into ffhq there",
+    ),
+    "pictures": DataSet(
+        "Your own images, in any folders, without labels",
+        read_pictures,
+        (".",),
+        by_hand="put the images there",
+    ),
+    "coma": DataSet(
+        "COMA: 20,466 faces of 12 people in 12 expressions, 5,023 vertices",
+        read_coma,
+        ("COMA_data", "coma"),
+        by_hand="its licence allows no automatic download: get it from https://coma.is.tue.mpg.de, and unpack the "
+        "subjects' folders there",
+    ),
+    "dfaust": DataSet(
+        "DFAUST: 41,000 bodies of 10 people in motion, 6,890 vertices",
+        read_dfaust,
+        ("dfaust", "DFAUST"),
+        by_hand="its licence allows no automatic download: get registrations_f.hdf5 and registrations_m.hdf5 from "
+        "https://dfaust.is.tue.mpg.de",
+    ),
+    "mesh_faces": DataSet(
+        "Your own faces in centimetres: train.npy, test.npy, template.obj",
+        partial(read_mesh_arrays, millimetres=10.0),
+        ("meshes/faces",),
+        by_hand="put train.npy and test.npy, each (N, V, 3), and template.obj there",
+    ),
+    "mesh_bodies": DataSet(
+        "Your own bodies in metres: train.npy, test.npy, template.obj",
+        partial(read_mesh_arrays, millimetres=1000.0),
+        ("meshes/bodies",),
+        by_hand="put train.npy and test.npy, each (N, V, 3), and template.obj there",
+    ),
+    "mesh_folder": DataSet(
+        "Your own shapes of one topology, one mesh file for each: train/*, test/*",
+        read_mesh_folder,
+        (".",),
+        by_hand="put the meshes in train/ and test/, and give that folder's parent",
         marker="train",
     ),
     "image_folder": DataSet(

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -26,10 +27,19 @@ from pinets.data.errors import DataError, MissingDataError
 from pinets.data.folders import crops
 from pinets.data.samples import ImageSet, Splits, check_labels
 
-__all__ = ["ShardSet", "open_shards", "read_shards", "write_shards"]
+__all__ = [
+    "CLASSES",
+    "ShardSet",
+    "image_kind",
+    "new_folder",
+    "open_shards",
+    "read_shards",
+    "shard_classes",
+    "write_shards",
+]
 
 _IMAGES = {"jpg", "jpeg", "png", "webp", "ppm", "bmp"}
-_CLASSES = "classes.txt"
+CLASSES = "classes.txt"  # the names of the classes, one on each line
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,14 +108,19 @@ def read_shards(folder: Path, *, size: int = 224, validation: float = 0.1, seed:
         seed: Decides which images are held out.
     """
     train_crop, test_crop = crops(size)
-    named = folder / _CLASSES
-    classes = named.read_text(encoding="utf-8").splitlines() if named.is_file() else None
+    classes = shard_classes(folder)
     shards = {part: sorted(folder.glob(f"{part}-*.tar")) for part in ("train", "test", "validation")}
     if not shards["train"]:
         raise MissingDataError(f"{folder} holds no shards for training, train-000000.tar and so on")
     train = open_shards(shards["train"], train_crop, classes)
     own = [open_shards(shards[part], test_crop, train.classes) for part in ("test", "validation") if shards[part]]
     return complete(train, own, test_crop, fraction=validation, seed=seed)
+
+
+def shard_classes(folder: Path) -> list[str] | None:
+    """The names of the classes of a folder of shards, if it tells them."""
+    named = folder / CLASSES
+    return named.read_text(encoding="utf-8").splitlines() if named.is_file() else None
 
 
 def write_shards(splits: Splits[Any], folder: Path, *, per_shard: int = 1000, seed: int = 0) -> None:
@@ -119,18 +134,25 @@ def write_shards(splits: Splits[Any], folder: Path, *, per_shard: int = 1000, se
         per_shard: How many images go into a file.
         seed: Of the order.
     """
+    with new_folder(folder) as partial:
+        parts = {"train": splits.train, "validation": splits.validation, "test": splits.test}
+        for part, samples in parts.items():
+            order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed))
+            for number, indices in enumerate(order.split(per_shard)):
+                _write_shard(partial / f"{part}-{number:06d}.tar", samples, indices.tolist())
+        (partial / CLASSES).write_text("\n".join(splits.train.classes) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder to write to, which takes its name when all is written, and vanishes if that fails."""
     if folder.exists():
         raise FileExistsError(f"{folder} exists already: shards are written to a new folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
         partial = Path(temporary) / folder.name
         partial.mkdir()
-        parts = {"train": splits.train, "validation": splits.validation, "test": splits.test}
-        for part, samples in parts.items():
-            order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed))
-            for number, indices in enumerate(order.split(per_shard)):
-                _write_shard(partial / f"{part}-{number:06d}.tar", samples, indices.tolist())
-        (partial / _CLASSES).write_text("\n".join(splits.train.classes) + "\n", encoding="utf-8")
+        yield partial
         os.replace(partial, folder)
 
 
@@ -140,13 +162,13 @@ def _write_shard(path: Path, samples: ImageSet | EncodedSet, indices: Sequence[i
         for index in indices:
             if isinstance(samples, EncodedSet):
                 name, encoded = samples.encoded(index)
-                kind = _kind(encoded, name)
+                kind = image_kind(encoded, name)
             else:
                 kind, encoded = "png", encode_png(samples.images[index])
             writer.write({"__key__": f"{index:08d}", kind: encoded, "cls": int(samples.labels[index])})
 
 
-def _kind(encoded: bytes, name: str) -> str:
+def image_kind(encoded: bytes, name: str) -> str:
     """The ending that belongs to an image's first bytes."""
     starts = {b"\xff\xd8": "jpg", b"\x89PNG": "png", b"RIFF": "webp", b"BM": "bmp", b"P5": "ppm", b"P6": "ppm"}
     for start, kind in starts.items():

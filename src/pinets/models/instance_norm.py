@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pinets.models.eager import only_autograd_watches
+from pinets._eager import only_autograd_watches
 
 __all__ = ["InstanceNorm"]
 

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pinets.models.eager import only_autograd_watches
+from pinets._eager import only_autograd_watches
 from pinets.models.join import Multiply
 
 __all__ = ["RecomputingMultiply"]

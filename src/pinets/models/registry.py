@@ -25,6 +25,7 @@ class ModelEntry:
         summary: One line about it.
         input_shape: The shape of one input, without the batch.
         toy: Arguments for a version small enough for a first look, or for a test.
+        task: What it is for.
     """
 
     name: str
@@ -32,6 +33,7 @@ class ModelEntry:
     summary: str
     input_shape: tuple[int, ...]
     toy: Mapping[str, Any] = field(default_factory=dict)
+    task: str = "classification"
 
 
 _ENTRIES: dict[str, ModelEntry] = {}
@@ -44,21 +46,22 @@ def register(
     summary: str,
     input_shape: tuple[int, ...],
     toy: Mapping[str, Any] | None = None,
+    task: str = "classification",
     **defaults: Any,
 ) -> None:
     """Make ``create_model(name, ...)`` call ``build(**defaults, ...)``."""
     if name in _ENTRIES:
         raise ValueError(f"there already is a model named {name!r}")
-    _ENTRIES[name] = ModelEntry(name, partial(build, **defaults), summary, input_shape, dict(toy or {}))
+    _ENTRIES[name] = ModelEntry(name, partial(build, **defaults), summary, input_shape, dict(toy or {}), task)
 
 
-def list_models() -> list[str]:
-    """The names that :func:`create_model` knows.
+def list_models(task: str | None = None) -> list[str]:
+    """The names that :func:`create_model` knows, of one task if given.
 
-    >>> "prodpoly_resnet50" in list_models()
+    >>> "prodpoly_resnet50" in list_models("classification")
     True
     """
-    return sorted(_ENTRIES)
+    return sorted(name for name, entry in _ENTRIES.items() if task in (None, entry.task))
 
 
 def model_entry(name: str) -> ModelEntry:

@@ -1,5 +1,7 @@
 """Linear maps that torch lacks."""
 
+from pinets.operators.resample import Resample
 from pinets.operators.shift import SpatialShift
+from pinets.operators.spiral import SpiralConv
 
-__all__ = ["SpatialShift"]
+__all__ = ["Resample", "SpatialShift", "SpiralConv"]

@@ -1,35 +1,56 @@
 """Recipes: all values of a run, by name, and the functions that run them."""
 
-from pinets.recipes import cifar, imagenet, polynomial, speech
+from pinets.recipes import cifar, encrypted, faces, faces_generation, generation, imagenet, mesh, polynomial, speech
+from pinets.recipes.adversarial import GenerationRecipe, Network, Pictures
 from pinets.recipes.classification import ClassificationRecipe, Images, Model, Speech
+from pinets.recipes.face_recognition import Embedder, FacePack, FaceRecipe, LfwPeople
 from pinets.recipes.recipe import Recipe, Scale
 from pinets.recipes.registry import get_recipe, list_recipes, recipe, recipe_from_json, recipe_notes
 from pinets.recipes.running import compare, evaluate, is_main_process, run_folder, train
+from pinets.recipes.sampling import interpolate, real_images, sample
+from pinets.recipes.trained import Trained, trained
 from pinets.recipes.values import RecipeError, from_json, set_values, to_json
 
 __all__ = [
     "ClassificationRecipe",
+    "Embedder",
+    "FacePack",
+    "FaceRecipe",
+    "GenerationRecipe",
     "Images",
+    "LfwPeople",
     "Model",
+    "Network",
+    "Pictures",
     "Recipe",
     "RecipeError",
     "Scale",
     "Speech",
+    "Trained",
     "cifar",
     "compare",
+    "encrypted",
     "evaluate",
+    "faces",
+    "faces_generation",
     "from_json",
+    "generation",
     "get_recipe",
     "imagenet",
+    "interpolate",
     "is_main_process",
     "list_recipes",
+    "mesh",
     "polynomial",
+    "real_images",
     "recipe",
     "recipe_from_json",
     "recipe_notes",
     "run_folder",
+    "sample",
     "set_values",
     "speech",
     "to_json",
     "train",
+    "trained",
 ]

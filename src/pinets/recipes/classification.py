@@ -77,8 +77,8 @@ class Images:
     flip: bool = True
     limit: int | None = None
 
-    def load(self, data_dir: str | Path | None) -> Inputs:
-        splits = load(self.name, data_dir, validation=self.validation)
+    def load(self, data_dir: str | Path | None, *, download: bool = True) -> Inputs:
+        splits = load(self.name, data_dir, download=download, validation=self.validation)
         in_memory = isinstance(splits.train, ImageSet)
         normalize = Normalize.of(splits.train) if in_memory else _IMAGENET
         augment: list[Transform] = [RandomCrop(self.crop)] if self.crop else []

@@ -46,7 +46,7 @@ def from_json(expected: Any, content: Any, key: str = "recipe") -> Any:
     >>> from_json(MultiStep, {"kind": "MultiStep", "milestones": [40, 60], "gamma": 0.1})
     MultiStep(milestones=(40.0, 60.0), gamma=0.1)
     """
-    for option in _options(expected):
+    for option in sorted(_options(expected), key=lambda option: option is not type(None)):  # "none" before any text
         if dataclasses.is_dataclass(option):
             assert isinstance(option, type)
             if isinstance(content, dict) and content.get("kind") == option.__name__:
@@ -104,9 +104,10 @@ def parse(expected: Any, text: str, key: str, old: Any = None) -> Any:
 
     >>> parse(tuple[int, ...], "2,2,1,1", "model.depths")
     (2, 2, 1, 1)
-    >>> parse(int | None, "none", "data.limit")
+    >>> parse(int | None, "none", "data.limit"), parse(str | None, "none", "metric")
+    (None, None)
     """
-    for option in _options(expected):
+    for option in sorted(_options(expected), key=lambda option: option is not type(None)):  # "none" before any text
         if dataclasses.is_dataclass(option):
             assert isinstance(option, type)
             if text == option.__name__:

@@ -12,6 +12,7 @@ from pathlib import Path
 from pinets._files import write_bytes
 from pinets.report.figures import COLORS, band, figure_svg, new_figure, tidy
 from pinets.report.page import Page, code, paragraph, table
+from pinets.report.pictures import picture_html
 from pinets.train.run import RunFolder
 
 __all__ = ["RecipeSummary", "curve_figure", "group_runs", "summarize", "text_table", "write_report"]
@@ -116,11 +117,20 @@ def write_report(groups: Groups, path: str | Path, *, title: str = "Training run
         page.section(
             name,
             *(paragraph(_state(run)) for run in runs),
+            *(picture for run in runs for picture in _pictures(run)),
             "<details><summary>Recipe and environment</summary>",
             *map(code, files),
             "</details>",
         )
     write_bytes(path, page.render().encode())
+
+
+def _pictures(run: RunFolder) -> list[str]:
+    """The newest samples of a generator, if the run is of one."""
+    return [
+        picture_html(path, f"{run.path}: samples at step {int(path.stem.rpartition('-')[2])}, always of the same noise")
+        for path in run.pictures("samples")[-1:]
+    ]
 
 
 def _rows(summaries: Sequence[RecipeSummary]) -> list[list[str]]:

@@ -11,7 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TextIO
 
+from torch import Tensor
+
 from pinets._extras import require
+from pinets._files import write_bytes
+from pinets.data.decode import encode_png
+from pinets.data.grid import image_grid
 
 __all__ = ["Log", "MetricsLog", "NoLog", "PlainProgress", "Progress", "ProgressBar", "progress"]
 
@@ -20,6 +25,9 @@ class Log(Protocol):
     """What the loop writes its metrics to."""
 
     def write(self, split: str, step: int, epoch: int, metrics: Mapping[str, float], **notes: float) -> None: ...
+    def picture(self, name: str, step: int, images: Tensor) -> None:
+        """Keep images, uint8 (N, C, H, W), as one picture."""
+
     def flush(self) -> int:
         """Put everything on the disk; returns the position, to come back to with :meth:`rewind`."""
 
@@ -33,6 +41,9 @@ class NoLog:
     """The log of the processes that are not the main one."""
 
     def write(self, split: str, step: int, epoch: int, metrics: Mapping[str, float], **notes: float) -> None:
+        pass
+
+    def picture(self, name: str, step: int, images: Tensor) -> None:
         pass
 
     def flush(self) -> int:
@@ -54,12 +65,13 @@ class MetricsLog:
     Args:
         file: Of the JSON lines.
         tensorboard: Folder for TensorBoard.
+        pictures: Folder for pictures; made when there is one.
     """
 
-    def __init__(self, file: Path, tensorboard: Path) -> None:
+    def __init__(self, file: Path, tensorboard: Path, pictures: Path | None = None) -> None:
         self._path = file
         self._file = file.open("ab")
-        self._folder = tensorboard
+        self._folder, self._pictures = tensorboard, pictures
         self._board: Any = None
 
     def write(self, split: str, step: int, epoch: int, metrics: Mapping[str, float], **notes: float) -> None:
@@ -73,6 +85,14 @@ class MetricsLog:
             self._open_board(purge_step=None)
         for name, value in metrics.items():
             self._board.add_scalar(f"{split}/{name}", value, step)
+
+    def picture(self, name: str, step: int, images: Tensor) -> None:
+        grid = image_grid(images)
+        if self._pictures is not None:
+            write_bytes(self._pictures / f"{name}-{step:08d}.png", encode_png(grid))
+        if self._board is None:
+            self._open_board(purge_step=None)
+        self._board.add_image(name, grid, step)
 
     def flush(self) -> int:
         self._file.flush()

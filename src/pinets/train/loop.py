@@ -89,7 +89,7 @@ def fit(task: Task, plan: Plan, run: RunFolder, accelerator: Accelerator, *, tit
     checkpoints = Checkpoints(run.checkpoints_folder, run.owner())
     log: Log = NoLog()
     if accelerator.is_main_process:
-        log = MetricsLog(run.metrics_file, run.tensorboard_folder)
+        log = MetricsLog(run.metrics_file, run.tensorboard_folder, run.pictures_folder)
     try:
         position = _resume(task, checkpoints, log, accelerator)
         with progress(title, plan.steps, position.step, main=accelerator.is_main_process) as bar:
@@ -174,6 +174,9 @@ def _validate(task: Task, plan: Plan, position: _Position, log: Log, bar: Progre
     metrics = task.evaluate("validation")
     log.write("validation", position.step, plan.epoch(position.step), metrics)
     bar.say(f"epoch {plan.epoch(position.step)}: {_numbers(metrics)}")
+    if accelerator.is_main_process:
+        for name, images in task.pictures().items():
+            log.picture(name, position.step, images)
     position.validation = metrics
     if task.score is not None:
         for schedule in task.schedules.values():
@@ -320,7 +323,8 @@ def _add(sums: dict[str, float], metrics: Mapping[str, Tensor | float], factor: 
 
 
 def _count(network: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())
+    """How many numbers are learnt; those of a moving average of another network are not."""
+    return sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
 
 
 def _numbers(metrics: Mapping[str, float]) -> str:

@@ -1,7 +1,7 @@
 """The run folder: everything needed to repeat a run, and all it produced.
 
-``recipe.json``, ``environment.json``, ``metrics.jsonl``, ``tensorboard/``, ``checkpoints/`` and, when it is finished,
-``result.json``.
+``recipe.json``, ``environment.json``, ``metrics.jsonl``, ``tensorboard/``, ``checkpoints/``, for generators
+``pictures/`` and, when it is finished, ``result.json``.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class RunFolder:
     metrics_file = property(lambda self: self.path / "metrics.jsonl")
     result_file = property(lambda self: self.path / "result.json")
     checkpoints_folder = property(lambda self: self.path / "checkpoints")
+    pictures_folder = property(lambda self: self.path / "pictures")
     tensorboard_folder = property(lambda self: self.path / "tensorboard")
 
     @property
@@ -104,6 +105,10 @@ class RunFolder:
         lines = self.metrics_file.read_text(encoding="utf-8").split("\n")[:-1]  # a whole line ends in a newline
         rows = [json.loads(line) for line in lines]
         return [row for row in rows if split is None or row["split"] == split]
+
+    def pictures(self, name: str) -> list[Path]:
+        """The pictures of a name, oldest first."""
+        return sorted(self.pictures_folder.glob(f"{name}-*.png"))
 
     def owner(self) -> str:
         """A checksum of the recipe, which checkpoints carry."""

@@ -61,6 +61,13 @@ class Task(ABC):
     def evaluate(self, split: Split) -> dict[str, float]:
         """The metrics on a split, the same on every process; leaves the state as it was, but for random numbers."""
 
+    def pictures(self) -> dict[str, Tensor]:
+        """Images to look at, uint8 (N, C, H, W) by name, kept after each validation; asked of the main process alone.
+
+        They must leave the state as it was, random numbers included.
+        """
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         """What is the same on every process and not in the attributes: tensors and plain data."""
         return {}

@@ -9,7 +9,7 @@ from pinets.cli.parser import Verbs, add_verb
 __all__ = ["add_parser"]
 
 # A benchmark is a module of this package with a function `add_parser(benches)`, imported as cheaply as a verb.
-BENCHMARKS = ("core", "resnet", "fid", "bounds")
+BENCHMARKS = ("core", "resnet", "fid", "bounds", "export", "encrypted", "mesh", "faces")
 
 
 def add_parser(verbs: Verbs) -> None:

@@ -1,0 +1,133 @@
+"""A network traced once, and enclosures of its outputs over many boxes at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pinets.algebra.bounds.dual import Dual, DualDomain
+from pinets.algebra.bounds.interval import Interval, IntervalDomain
+from pinets.algebra.bounds.rounding import Rounding
+from pinets.algebra.bounds.zonotope import Zonotope, ZonotopeDomain
+from pinets.algebra.certify import require_polynomial
+from pinets.algebra.graph import Domain, Graph, Value, check_inputs
+
+__all__ = ["Problem"]
+
+_LARGEST = 2**26  # elements of the generators of one value: half a gigabyte
+_AT_ONCE = 2**23  # the same, of all boxes that run together
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A polynomial network and the rounding of its evaluation."""
+
+    graph: Graph
+    rounding: Rounding
+    outputs: torch.Size  # of one box, with a batch of one
+    inputs: torch.Size
+    widest: int  # elements of the largest value
+
+    @staticmethod
+    def of(model: nn.Module, box: Interval, precision: torch.dtype | None) -> Problem:
+        """Trace a network for boxes such as these, one in each row."""
+        parameter = next(model.parameters(), None)
+        example = box.lower[:1].to(torch.float32 if parameter is None else parameter.dtype)
+        _, graph = require_polynomial(model, (example,))
+        shapes = [node.meta["val"].shape for node in graph.nodes if isinstance(node.meta.get("val"), Tensor)]
+        outputs = [node.meta["val"].shape for node in graph.nodes if node.name in graph.outputs]
+        if len(graph.outputs) != 1 or len(outputs) != 1 or outputs[0][:1] != (1,):
+            raise ValueError(
+                f"the network must give one tensor, with a row for each input; got {list(map(tuple, outputs))}"
+            )
+        widest = max(shape.numel() for shape in [*shapes, example.shape])
+        return Problem(graph, Rounding.of(precision), outputs[0], example.shape, widest)
+
+    @property
+    def symbols(self) -> int:
+        return self.inputs.numel()
+
+    def enclose(self, boxes: Interval, differences: Tensor | None = None) -> Interval:
+        """The outputs over each box; where given, each box's own matrix is applied to them first."""
+        if self.symbols * self.widest > _LARGEST:
+            return self.enclose_plainly(boxes, differences)
+        domain = ZonotopeDomain(self.rounding, self.symbols)
+
+        def tight(low: Tensor, high: Tensor, *matrix: Tensor) -> Interval:
+            found = self._run(domain, domain.box(low, high), *matrix)
+            assert isinstance(found, Zonotope)
+            return found.hull
+
+        return self._each(tight, boxes, differences).meet(self.enclose_plainly(boxes, differences))
+
+    def enclose_plainly(self, boxes: Interval, differences: Tensor | None = None) -> Interval:
+        """The same by interval arithmetic."""
+        domain = IntervalDomain(self.rounding)
+
+        def plain(low: Tensor, high: Tensor, *matrix: Tensor) -> Interval:
+            found = self._run(domain, Interval(low, high), *matrix)
+            assert isinstance(found, Interval)
+            return found
+
+        return self._each(plain, boxes, differences)
+
+    def slope(self, boxes: Interval) -> Interval:
+        """The derivatives of the outputs over each box, along all directions of a length of at most one."""
+        inner = ZonotopeDomain(self.rounding, 2 * self.symbols)
+        if 2 * self.symbols * self.widest > _LARGEST:
+            raise ValueError(
+                f"the network is too large: {self.symbols} inputs and values of {self.widest} elements need more "
+                f"memory than the limit allows"
+            )
+
+        def derivative(low: Tensor, high: Tensor) -> Interval:
+            ones = torch.ones(self.inputs, dtype=torch.float64)
+            start = Dual(inner.box(low, high), inner.box(-ones, ones, first=self.symbols))
+            found = self._run(DualDomain(inner), start)
+            assert isinstance(found, Dual)
+            if found.tangent is None:
+                return Interval(torch.zeros(self.outputs), torch.zeros(self.outputs))
+            assert isinstance(found.tangent, Zonotope)
+            return found.tangent.hull
+
+        return self._each(derivative, boxes)
+
+    def _run(self, domain: Domain, start: Value, *matrix: Tensor) -> Value:
+        (found,) = self.graph.run(domain, [start], dtype=torch.float64)
+        if not isinstance(found, Value):
+            found = domain.constant(found)
+        for differences in matrix:
+            found = domain.product(lambda x, m: torch.nn.functional.linear(x, m), found, domain.constant(differences))
+        return found
+
+    def _each(self, run: Callable[..., Interval], boxes: Interval, differences: Tensor | None = None) -> Interval:
+        """Run boxes side by side, as many at a time as memory allows."""
+        given = (boxes.lower, boxes.upper, *(() if differences is None else (differences,)))
+        together = max(1, _AT_ONCE // (self.symbols * self.widest))
+
+        def ends(*arguments: Tensor) -> tuple[Tensor, Tensor]:
+            low, high, *matrix = arguments
+            found = run(low[None], high[None], *matrix)
+            shape = found.lower.shape
+            return found.lower.expand(shape)[0], found.upper.expand(shape)[0]
+
+        lower, upper = torch.vmap(ends, chunk_size=together)(*given)
+        return Interval(lower, upper)
+
+
+def boxes_of(lower: Tensor, upper: Tensor) -> Interval:
+    """Boxes from their corners, or an error that says what is wrong with them."""
+    (lower,), (upper,) = check_inputs(lower), check_inputs(upper)
+    if lower.shape != upper.shape or lower.ndim < 2 or len(lower) == 0:
+        raise ValueError(
+            f"lower and upper must have the same shape, one box in each row; got {tuple(lower.shape)} and "
+            f"{tuple(upper.shape)}"
+        )
+    if (lower > upper).any():
+        raise ValueError(
+            f"lower must not exceed upper, but does in {int((lower > upper).sum())} of {lower.numel()} places"
+        )
+    return Interval(lower.detach().double(), upper.detach().double())

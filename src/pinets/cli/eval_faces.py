@@ -1,0 +1,331 @@
+"""``pinets eval faces``: verification and identification, of a run or of embeddings from anywhere."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pinets.cli.arguments import positive
+from pinets.cli.parser import Parser, UsageError, Verbs, Words, add_verb
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pinets.data.face_pairs import FacePairs
+    from pinets.data.samples import SampleSet
+    from pinets.report.face_results import FaceResult
+
+__all__ = ["add_parser"]
+
+# the names of the paper's table for the packs that people have
+_PACKS = {
+    "lfw": "LFW",
+    "cfp_ff": "CFP-FF",
+    "cfp_fp": "CFP-FP",
+    "cplfw": "CPLFW",
+    "agedb_30": "AgeDB-30",
+    "calfw": "CALFW",
+}
+
+
+def add_parser(words: Words) -> None:
+    parser = add_verb(
+        words,
+        "faces",
+        None,
+        summary="verify and identify faces, by the protocols of the paper",
+        details="Results of one --out folder are compared in its report.html.",
+        example="""
+            pinets eval faces pairs --pack lfw.bin --run runs/ms1m_arcface_resnet50/seed-0
+            pinets eval faces pairs --pack lfw.bin --embeddings lfw.npy --name ResNet50
+            pinets eval faces ijb IJBC/meta --embeddings ijbc.npy
+        """,
+    )
+    protocols = parser.add_subparsers(title="protocols", metavar="PROTOCOL", dest="protocol", required=True)
+    _add_pairs(protocols)
+    _add_rfw(protocols)
+    _add_ijb(protocols)
+    _add_megaface(protocols)
+    _add_yaleb(protocols)
+
+
+def _add_pairs(protocols: Verbs) -> None:
+    parser = add_verb(
+        protocols,
+        "pairs",
+        run_pairs,
+        summary="accuracy over ten folds and true accepts at rates of false ones, for a list of pairs",
+        details="Embeddings have two rows for each pair, in its order: 2i and 2i + 1 are pair i.",
+        example="""
+            pinets eval faces pairs --pack cfp_fp.bin --embeddings cfp_fp.npy --flipped cfp_fp_mirrored.npy
+            pinets eval faces pairs --list pairs.txt --images lfw --run runs/lfw_iresnet-small/seed-0
+        """,
+    )
+    parser.add_argument("--pack", metavar="FILE", type=Path, help="a .bin pack, such as lfw.bin")
+    parser.add_argument("--list", metavar="FILE", type=Path, help="a list in LFW's format, such as pairs.txt")
+    parser.add_argument("--images", metavar="DIR", type=Path, help="with --list: NAME/NAME_0001.jpg and so on")
+    _add_source(parser)
+    parser.add_argument("--hardest", metavar="N", type=positive, default=8, help="pairs to show (default: %(default)s)")
+
+
+def _add_rfw(protocols: Verbs) -> None:
+    parser = add_verb(
+        protocols,
+        "rfw",
+        run_rfw,
+        summary="the four subsets of Racial Faces in-the-Wild",
+        details="Embeddings are a folder with Caucasian.npy, Indian.npy, Asian.npy and African.npy, two rows a pair.",
+        example="pinets eval faces rfw RFW/test --run runs/ms1m_arcface_resnet50/seed-0",
+    )
+    parser.add_argument("folder", metavar="DIR", type=Path, help="holds txts/ and data/")
+    _add_source(parser)
+    parser.add_argument("--hardest", metavar="N", type=positive, default=8, help="pairs to show (default: %(default)s)")
+
+
+def _add_ijb(protocols: Verbs) -> None:
+    parser = add_verb(
+        protocols,
+        "ijb",
+        run_ijb,
+        summary="IJB-B or IJB-C: 1:1 and, by either convention of galleries, 1:N",
+        details="Embeddings have one row for each line of NAME_face_tid_mid.txt.",
+        example="""
+            pinets eval faces ijb IJBC/meta --embeddings ijbc.npy --flipped ijbc_mirrored.npy
+            pinets eval faces ijb IJBB/meta --images IJBB/aligned --run runs/ms1m_arcface_resnet50/seed-0
+        """,
+    )
+    parser.add_argument("folder", metavar="META", type=Path, help="the folder of the meta files")
+    parser.add_argument("--images", metavar="DIR", type=Path, help="with --run: aligned faces by the names of the list")
+    _add_source(parser)
+    parser.add_argument("--normalize", action="store_true", help="bring embeddings to length one before pooling")
+    parser.add_argument("--no-detection", action="store_true", help="do not weigh images by the detector's score")
+    parser.add_argument("--no-media", action="store_true", help="do not average the frames of a video first")
+
+
+def _add_megaface(protocols: Verbs) -> None:
+    parser = add_verb(
+        protocols,
+        "megaface",
+        run_megaface,
+        summary="MegaFace: rank among distractors, and true accepts at one false in a million",
+        details="Embeddings have one row for each image of their list; images on a list of noises are left out.",
+        example="""
+            pinets eval faces megaface --probes facescrub.npy --probe-list facescrub_features_list.json
+            --distractors megaface.npy --distractor-list megaface_features_list.json_1000000_1
+            --probe-noises facescrub_noises.txt --distractor-noises megaface_noises.txt
+        """,
+    )
+    for name in ("probe", "distractor"):
+        parser.add_argument(f"--{name}s", metavar="FILE", type=Path, required=True, help=f"embeddings of the {name}s")
+        parser.add_argument(f"--{name}-list", metavar="FILE", type=Path, required=name == "probe", help="JSON or text")
+        parser.add_argument(f"--{name}-noises", metavar="FILE", type=Path, help=f"{name}s to leave out")
+    parser.add_argument("--ranks", metavar="N", type=positive, default=100, help="how far (default: %(default)s)")
+    _add_result(parser)
+
+
+def _add_yaleb(protocols: Verbs) -> None:
+    parser = add_verb(
+        protocols,
+        "yaleb",
+        run_yaleb,
+        summary="Extended Yale B: who is it, under lights further and further from the camera",
+        details="Known from subset 1. Embeddings have one row for each image, by path.",
+        example="pinets eval faces yaleb data --run runs/lfw_iresnet-small/seed-0",
+    )
+    parser.add_argument("folder", metavar="DIR", type=Path, help="holds CroppedYale")
+    _add_source(parser)
+
+
+def _add_source(parser: Parser) -> None:
+    """Where embeddings come from, and where results go."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--run", metavar="RUN", dest="run_folder", help="embed the images with this run's network")
+    source.add_argument("--embeddings", metavar="FILE", type=Path, help=".npy, from any model")
+    parser.add_argument("--flipped", metavar="FILE", type=Path, help="embeddings of the mirror images, which are added")
+    parser.add_argument("--no-flip", action="store_true", help="with --run: do not add those of the mirror images")
+    parser.add_argument("--size", type=positive, help="of the images (default: the run's)")
+    _add_result(parser)
+
+
+def _add_result(parser: Parser) -> None:
+    parser.add_argument("--name", help="of the model, in tables (default: the run's, or that of the embeddings' file)")
+    parser.add_argument("--out", metavar="DIR", type=Path, default=Path("runs/faces"), help="(default: %(default)s)")
+
+
+def run_pairs(args: argparse.Namespace) -> int:
+    from pinets.data.faces import open_pack, open_pairs
+
+    if (args.pack is None) == (args.list is None) or (args.list is None) != (args.images is None):
+        raise UsageError("give --pack FILE, or --list FILE and --images DIR")
+    size = _size(args)
+    if args.pack is not None:
+        pairs, data = open_pack(args.pack, size=size), _PACKS.get(args.pack.stem, args.pack.stem)
+    else:
+        pairs, data = open_pairs(args.list, args.images, size=size), args.list.stem
+    return _finish(args, [_score_pairs(args, data, pairs, args.embeddings, args.flipped)])
+
+
+def run_rfw(args: argparse.Namespace) -> int:
+    from pinets.data.faces import open_rfw
+
+    results = []
+    for name, pairs in open_rfw(args.folder, size=_size(args)).items():
+        files = [None if folder is None else folder / f"{name}.npy" for folder in (args.embeddings, args.flipped)]
+        results.append(_score_pairs(args, name, pairs, *files))
+    return _finish(args, results)
+
+
+def run_ijb(args: argparse.Namespace) -> int:
+    import torch
+
+    from pinets.data import CentreCrop, FolderSet
+    from pinets.data.faces import read_ijb
+    from pinets.metrics.faces import Pooling
+    from pinets.report.face_results import score_ijb
+
+    meta = read_ijb(args.folder)
+    faces = None
+    if args.run_folder is not None:
+        if args.images is None:
+            raise UsageError("with --run, name the folder of aligned faces by --images")
+        paths, size = tuple(str(args.images / name) for name in meta.images), _size(args)
+        faces = FolderSet(torch.zeros(len(paths), dtype=torch.int64), ("unknown",), CentreCrop(size, size), paths)
+    rows, settings = _embeddings(args, faces, args.embeddings, args.flipped)
+    detection = not args.no_detection
+    if detection and meta.detection is None:
+        raise UsageError(f"{args.folder} has no detection scores (NAME_name_5pts_score.txt): add --no-detection")
+    pooling = Pooling(normalize=args.normalize, detection=detection, media=not args.no_media)
+    data = next(args.folder.glob("*_face_tid_mid.txt")).name.removesuffix("_face_tid_mid.txt").upper()
+    return _finish(args, score_ijb(_model(args), data.replace("IJB", "IJB-"), rows, meta, pooling, settings=settings))
+
+
+def run_megaface(args: argparse.Namespace) -> int:
+    from pinets.data.faces import ChosenRows, keep, open_embeddings, read_image_list, read_noises
+    from pinets.report.face_results import score_megaface
+
+    rows: dict[str, Any] = {}
+    people: dict[str, Tensor] = {}
+    settings: dict[str, str] = {}
+    for kind in ("probe", "distractor"):
+        matrix = open_embeddings(getattr(args, f"{kind}s"))
+        listed, noises = getattr(args, f"{kind}_list"), getattr(args, f"{kind}_noises")
+        if listed is None and noises is not None:
+            raise UsageError(f"--{kind}-noises needs --{kind}-list, which names the rows")
+        if listed is not None:
+            images = read_image_list(listed)
+            if len(images.paths) != matrix.shape[0]:
+                raise UsageError(
+                    f"{listed} names {len(images.paths)} images, the embeddings have {matrix.shape[0]} rows"
+                )
+            chosen = keep(images, read_noises(noises) if noises else frozenset())
+            settings[f"{kind}s left out as noise"] = f"{matrix.shape[0] - len(chosen):,}"
+            if len(chosen) < matrix.shape[0]:
+                matrix = ChosenRows(matrix, chosen.numpy())
+            people[kind] = images.people[chosen]
+        rows[kind] = matrix
+    args.embeddings, args.run_folder = args.probes, None
+    result = score_megaface(
+        _model(args), rows["probe"], people["probe"], rows["distractor"], ranks=args.ranks, settings=settings
+    )
+    return _finish(args, [result])
+
+
+def run_yaleb(args: argparse.Namespace) -> int:
+    from pinets.data.faces import open_yaleb
+    from pinets.report.face_results import score_yaleb
+
+    faces = open_yaleb(args.folder, size=_size(args))
+    rows, settings = _embeddings(args, faces.faces, args.embeddings, args.flipped)
+    _require_rows(rows, len(faces.faces), args.embeddings)
+    return _finish(args, [score_yaleb(_model(args), rows, faces, settings=settings)])
+
+
+def _score_pairs(
+    args: argparse.Namespace, data: str, pairs: FacePairs, embeddings: Path | None, flipped: Path | None
+) -> FaceResult:
+    from dataclasses import replace
+
+    from pinets._files import write_bytes
+    from pinets.metrics.faces import pair_scores
+    from pinets.report.face_results import score_pairs
+    from pinets.report.faces import hardest_sheet
+
+    rows, settings = _embeddings(args, pairs.faces, embeddings, flipped)
+    places = pairs.pairs
+    if embeddings is not None:
+        import torch
+
+        _require_rows(rows, 2 * len(pairs), embeddings)
+        places = torch.arange(2 * len(pairs)).view(-1, 2)
+    result = score_pairs(_model(args), data, rows, places, pairs.same, settings=settings)
+    name = result.file_name.replace(".json", ".png")
+    write_bytes(args.out / name, hardest_sheet(pairs, pair_scores(rows, places), args.hardest))
+    return replace(result, pictures={f"Hardest pairs of {data} for {result.model}": name})
+
+
+def _embeddings(
+    args: argparse.Namespace, faces: SampleSet | None, embeddings: Path | None, flipped: Path | None
+) -> tuple[Any, dict[str, str]]:
+    """The rows, and what to tell of them: from files, or from the run's network."""
+    from pinets.data.faces import open_embeddings
+
+    if embeddings is not None:
+        rows = open_embeddings(embeddings)
+        if flipped is None:
+            return rows, {"mirror images": "as in the embeddings given"}
+        mirrored = open_embeddings(flipped)
+        if mirrored.shape != rows.shape:
+            raise UsageError(f"{flipped} has shape {mirrored.shape}, and {embeddings} {rows.shape}")
+        return rows + mirrored, {"mirror images": "added"}
+    from pinets.metrics.faces import embed_faces
+    from pinets.recipes import trained
+
+    assert faces is not None
+    flip = not args.no_flip
+    rows = embed_faces(trained(args.run_folder).network, faces, flip=flip)
+    return rows, {"mirror images": "added" if flip else "not used"}
+
+
+def _require_rows(rows: Any, count: int, path: Path | None) -> None:
+    if rows.shape[0] != count:
+        raise UsageError(f"{path} has {rows.shape[0]} rows, the list needs {count}")
+
+
+def _size(args: argparse.Namespace) -> int:
+    """Of the images: as told, as the run was trained, or as everybody's."""
+    if args.size is not None or args.run_folder is None:
+        return args.size or 112
+    from pinets.recipes import trained
+
+    return int(getattr(getattr(trained(args.run_folder).recipe, "data", None), "size", 112))
+
+
+def _model(args: argparse.Namespace) -> str:
+    if args.name:
+        return str(args.name)
+    if args.run_folder is None:
+        return str(args.embeddings.stem)
+    from pinets.train.run import RunFolder
+
+    return str(RunFolder(args.run_folder).recipe()["name"])
+
+
+def _finish(args: argparse.Namespace, results: list[FaceResult]) -> int:
+    """Print, save and report."""
+    from pinets.report.faces import face_table, write_face_report
+
+    for protocol in dict.fromkeys(result.protocol for result in results):
+        some = [result for result in results if result.protocol == protocol]
+        rows = face_table(some)
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        print(f"{some[0].model}, {protocol}, {', '.join(dict.fromkeys(result.data for result in some))}")
+        for name, value in some[0].settings.items():
+            print(f"  {name}: {value}")
+        for first, *others in rows:
+            cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
+            print("  " + "  ".join([first.ljust(widths[0]), *cells]).rstrip())
+    for result in results:
+        result.save(args.out)
+    print(f"report: {write_face_report(args.out)}")
+    return 0

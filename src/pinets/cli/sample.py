@@ -1,0 +1,82 @@
+"""``pinets sample``: images from the generators of runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pinets.cli.arguments import positive
+from pinets.cli.parser import UsageError, Verbs, add_verb
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(verbs: Verbs) -> None:
+    parser = add_verb(
+        verbs,
+        "sample",
+        run,
+        summary="generate images with the newest weights of a run",
+        details="Several runs, or --real, make one figure with a panel for each; --folder takes one run.",
+        example="""
+            pinets sample runs/fashion_ncp-small/seed-0 --n 64 --grid out.png --seed 0
+            pinets sample runs/fashion_ncp-small/seed-0 --n 5000 --folder samples
+            pinets sample runs/fashion_{linear,ccp,ncp}-small/seed-0 --real --grid figure.png
+        """,
+    )
+    parser.add_argument("paths", metavar="RUN", nargs="+", help="run folders")
+    parser.add_argument("--n", metavar="N", type=positive, default=64, help="how many images (default: 64)")
+    parser.add_argument("--grid", metavar="FILE", help="write them as one picture, PNG (default: samples.png)")
+    parser.add_argument(
+        "--folder", metavar="DIR", help="write each as a PNG of its own; the folder must be new or empty"
+    )
+    parser.add_argument("--seed", metavar="K", type=int, default=0, help="of the noise (default: 0)")
+    parser.add_argument(
+        "--truncation", metavar="PSI", type=float, default=1.0, help="towards the average image: 1 not at all (default)"
+    )
+    parser.add_argument(
+        "--interpolate", action="store_true", help="rows of images from one point of the noise to another"
+    )
+    parser.add_argument("--real", action="store_true", help="also show images of the test set")
+    parser.add_argument("--data", metavar="DIR", help="where data sets are, for --real (default: $PINETS_DATA)")
+
+
+def run(args: argparse.Namespace) -> int:
+    if not 0 <= args.truncation <= 1:
+        raise UsageError(f"--truncation must lie between 0 and 1, got {args.truncation}")
+    if args.folder is not None and (len(args.paths) > 1 or args.real):
+        raise UsageError("--folder takes the samples of one run")
+
+    from pinets import recipes
+    from pinets.report.pictures import side_by_side, write_folder, write_grid
+
+    steps = max(2, round(args.n**0.5))
+
+    def images(path: str) -> Tensor:
+        chosen = {"seed": args.seed, "truncation": args.truncation}
+        if args.interpolate:
+            return recipes.interpolate(path, max(1, args.n // steps), steps, **chosen)
+        return recipes.sample(path, args.n, **chosen)
+
+    if args.folder is not None:
+        made = images(args.paths[0])
+        write_folder(made, args.folder)
+        print(f"{len(made)} images in {args.folder}")
+        if args.grid is None:
+            return 0
+        write_grid(made, args.grid)
+    elif len(args.paths) == 1 and not args.real:
+        write_grid(images(args.paths[0]), args.grid or "samples.png")
+    else:
+        panels = {}
+        if args.real:
+            panels["real"] = recipes.real_images(args.paths[0], args.n, seed=args.seed, data_dir=args.data)
+        for path in args.paths:
+            panels[Path(path).parent.name or path] = images(path)
+        side_by_side(panels, args.grid or "samples.png")
+    print(f"grid: {args.grid or 'samples.png'}")
+    return 0

@@ -1,0 +1,160 @@
+"""The meta files of IJB-B and IJB-C: which image belongs to which template and medium, and what is compared."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pinets._extras import require
+from pinets.data.errors import DataError, MissingDataError
+
+__all__ = ["IJB", "Subjects", "TemplatePairs", "read_ijb"]
+
+
+@dataclass(frozen=True, eq=False)
+class TemplatePairs:
+    """Pairs of templates by their numbers, and whether they show one subject."""
+
+    first: Tensor
+    second: Tensor
+    same: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Subjects:
+    """Templates by their numbers, each once, and the subject each shows."""
+
+    templates: Tensor
+    subjects: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class IJB:
+    """What the meta files of one of the sets say.
+
+    Attributes:
+        images: The names of the images, in the order that embeddings must have.
+        templates: The number of each image's template.
+        media: The number of each image's medium: a still, or a video all frames of which share it.
+        detection: How sure a detector was of each face; None where there is no such file.
+        pairs: What is compared 1:1; None where there is no such file.
+        galleries: The two disjoint galleries of 1:N; empty where there are no such files.
+        probes: The mixed-media probes of 1:N; None where there is no such file.
+    """
+
+    images: tuple[str, ...]
+    templates: Tensor
+    media: Tensor
+    detection: Tensor | None
+    pairs: TemplatePairs | None
+    galleries: tuple[Subjects, ...]
+    probes: Subjects | None
+
+
+def read_ijb(folder: Path) -> IJB:
+    """Read the folder ``meta`` of IJB-B or IJB-C, as insightface distributes it; which of them, the names tell.
+
+    ============================================  ========================================================
+    ``ijbc_face_tid_mid.txt``                     image, template, medium; the order of the embeddings
+    ``ijbc_name_5pts_score.txt``                  image, ten coordinates, detection score; may be missing
+    ``ijbc_template_pair_label.txt``              template, template, 1 or 0; for 1:1
+    ``ijbc_1N_gallery_G1.csv``, ``..._G2.csv``    template, subject, ...; for 1:N; ``S1``, ``S2`` in IJB-B
+    ``ijbc_1N_probe_mixed.csv``                   template, subject, ...; for 1:N
+    ============================================  ========================================================
+    """
+    found = sorted(folder.glob("*_face_tid_mid.txt"))
+    if len(found) != 1:
+        raise MissingDataError(f"{folder} must hold one file NAME_face_tid_mid.txt, got {len(found)}")
+    name = found[0].name.removesuffix("_face_tid_mid.txt")
+    rows = list(_words(found[0], columns=3))
+    images = tuple(words[0] for _, words in rows)
+    templates, media = (torch.tensor([_whole(words[at], found[0], n) for n, words in rows]) for at in (1, 2))
+    detection, pairs = folder / f"{name}_name_5pts_score.txt", folder / f"{name}_template_pair_label.txt"
+    galleries = [
+        file for part in "GS" for n in (1, 2) if (file := folder / f"{name}_1N_gallery_{part}{n}.csv").is_file()
+    ]
+    probes = folder / f"{name}_1N_probe_mixed.csv"
+    known = set(templates.tolist())
+    return IJB(
+        images,
+        templates,
+        media,
+        _read_detection(detection, images) if detection.is_file() else None,
+        _read_template_pairs(pairs, known) if pairs.is_file() else None,
+        tuple(_read_subjects(file, known) for file in galleries),
+        _read_subjects(probes, known) if probes.is_file() else None,
+    )
+
+
+def _read_detection(path: Path, images: tuple[str, ...]) -> Tensor:
+    rows = list(_words(path, columns=12))
+    names = tuple(words[0] for _, words in rows)
+    if names != images:
+        raise DataError(f"{path}: must name the same images in the same order as the list of templates")
+    return torch.tensor([_number(words[-1], path, n) for n, words in rows])
+
+
+def _read_template_pairs(path: Path, known: set[int]) -> TemplatePairs:
+    numpy = require("numpy", extra="train")
+    try:  # millions of lines: NumPy's own reader
+        table = torch.from_numpy(numpy.loadtxt(path, dtype=numpy.int64, ndmin=2))
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from error
+    if table.shape[1] != 3 or not ((table[:, 2] == 0) | (table[:, 2] == 1)).all():
+        raise DataError(f"{path}: lines must hold two templates and 1 or 0")
+    _require_known(table[:, :2].unique().tolist(), known, path)
+    first, second, same = table.t().contiguous()
+    return TemplatePairs(first, second, same.bool())
+
+
+def _read_subjects(path: Path, known: set[int]) -> Subjects:
+    """A file has one line for each image: what it says of a template must agree."""
+    subjects: dict[int, int] = {}
+    with path.open(encoding="utf-8", newline="") as file:
+        lines = csv.reader(file)
+        next(lines, None)
+        for number, words in enumerate(lines, start=2):
+            if len(words) < 2:
+                raise DataError(f"{path}, line {number}: expected template, subject, ..., got {','.join(words)!r}")
+            template, subject = (_whole(word, path, number) for word in words[:2])
+            if subjects.setdefault(template, subject) != subject:
+                raise DataError(
+                    f"{path}, line {number}: template {template} is of subject {subject}, and of "
+                    f"{subjects[template]} before"
+                )
+    if not subjects:
+        raise DataError(f"{path}: names no templates")
+    _require_known(list(subjects), known, path)
+    return Subjects(torch.tensor(list(subjects)), torch.tensor(list(subjects.values())))
+
+
+def _require_known(templates: list[int], known: set[int], path: Path) -> None:
+    strangers = [template for template in templates if template not in known]
+    if strangers:
+        raise DataError(f"{path}: {len(strangers)} templates have no images, the first is {strangers[0]}")
+
+
+def _words(path: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            words = line.split()
+            if len(words) < columns:
+                raise DataError(f"{path}, line {number}: expected {columns} columns, got {line.strip()!r}")
+            yield number, words
+
+
+def _whole(word: str, path: Path, number: int) -> int:
+    return int(_number(word, path, number, int))
+
+
+def _number(word: str, path: Path, number: int, kind: Any = float) -> Any:
+    try:
+        return kind(word)
+    except ValueError:
+        raise DataError(f"{path}, line {number}: expected a number, got {word!r}") from None

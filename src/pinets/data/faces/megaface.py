@@ -1,0 +1,112 @@
+"""MegaFace's lists: probes with their people, distractors, the images that are known to be wrong, and its features."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pinets._extras import require
+from pinets.data.errors import DataError, MissingDataError
+
+__all__ = ["ImageList", "keep", "read_image_list", "read_noises", "write_features"]
+
+_HEADER = struct.Struct("<4i")  # rows, columns, bytes in a value, OpenCV's number for float32
+_FLOAT = (1, 4, 5)
+
+
+@dataclass(frozen=True, eq=False)
+class ImageList:
+    """Images by their paths, and the number of the person each shows: for distractors the folder they stand in."""
+
+    paths: tuple[str, ...]
+    people: Tensor
+
+
+def read_image_list(path: Path) -> ImageList:
+    """Read ``facescrub_features_list.json``, ``megaface_features_list.json_1000000_1``, or a text of one path a line.
+
+    JSON holds ``path``, and ``id`` where the people are known; otherwise the folder an image stands in is the person.
+    """
+    if not path.is_file():
+        raise MissingDataError(f"{path} is missing")
+    text = path.read_text(encoding="utf-8")
+    names: list[Any]
+    if text.lstrip().startswith("{"):
+        try:
+            content = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{path}: is not JSON ({error})") from error
+        names = content.get("path", [])
+        people = content.get("id") or [str(PurePosixPath(name).parent) for name in names]
+    else:
+        names = [line.strip() for line in text.splitlines() if line.strip()]
+        people = [str(PurePosixPath(name).parent) for name in names]
+    if not names or len(people) != len(names):
+        raise DataError(f"{path}: names {len(names)} images and {len(people)} people")
+    number = {person: place for place, person in enumerate(dict.fromkeys(people))}
+    return ImageList(tuple(names), torch.tensor([number[person] for person in people]))
+
+
+def read_noises(path: Path) -> frozenset[str]:
+    """Read ``facescrub_noises.txt`` or ``megaface_noises.txt``: a path or a name a line, after a tab if there is one.
+
+    Lines that begin with # are comments.
+    """
+    if not path.is_file():
+        raise MissingDataError(f"{path} is missing")
+    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    return frozenset(line.split("\t")[-1].strip() for line in lines if line and not line.startswith("#"))
+
+
+def keep(images: ImageList, noises: frozenset[str]) -> Tensor:
+    """Which images are not noises, by number. A noise names an image by its path or the end of it.
+
+    >>> images = ImageList(("100/a/1.jpg", "100/b/1.jpg", "100/b/2.jpg"), torch.tensor([0, 1, 1]))
+    >>> keep(images, frozenset({"b/1.jpg"}))
+    tensor([0, 2])
+    """
+
+    def noisy(path: str) -> bool:
+        parts = PurePosixPath(path).parts
+        return any("/".join(parts[start:]) in noises for start in range(len(parts)))
+
+    return torch.tensor([number for number, path in enumerate(images.paths) if not noisy(path)], dtype=torch.int64)
+
+
+def write_features(folder: Path, paths: Sequence[str], ending: str, out: Path) -> None:
+    """Gather the features that MegaFace's tools write, a file for each image, in one ``.npy`` of a row each.
+
+    Args:
+        folder: Holds ``PATH + ending``, OpenCV's matrices of float32.
+        paths: Of the images, in the order of the rows.
+        ending: What follows an image's path in the name of its features, as ``_resnet50.bin``.
+        out: Written row by row: nothing is held in memory.
+    """
+    numpy = require("numpy", extra="train")
+    width = len(_read_feature(folder / f"{paths[0]}{ending}"))
+    rows = numpy.lib.format.open_memmap(out, mode="w+", dtype=numpy.float32, shape=(len(paths), width))
+    for number, path in enumerate(paths):
+        feature = _read_feature(folder / f"{path}{ending}")
+        if len(feature) != width:
+            raise DataError(f"{folder / path}{ending}: has {len(feature)} values, the first has {width}")
+        rows[number] = feature
+    rows.flush()
+
+
+def _read_feature(path: Path) -> tuple[float, ...]:
+    if not path.is_file():
+        raise MissingDataError(f"{path} is missing")
+    content = path.read_bytes()
+    if len(content) < _HEADER.size:
+        raise DataError(f"{path}: is too short for a matrix")
+    count, *form = _HEADER.unpack_from(content)
+    if tuple(form) != _FLOAT or len(content) != _HEADER.size + 4 * count:
+        raise DataError(f"{path}: expected a column of float32, got {count} x {form[0]}, {len(content)} bytes")
+    return struct.unpack_from(f"<{count}f", content, _HEADER.size)

@@ -1,0 +1,66 @@
+"""Folders of images without classes, to generate more of their kind: FFHQ, LFWcrop, your own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from pinets._extras import require
+from pinets.data.decode import CentreCrop
+from pinets.data.errors import DataError, MissingDataError
+from pinets.data.folders import FolderSet, image_files
+from pinets.data.samples import ImageSet, Splits
+from pinets.data.splits import hold_out
+
+__all__ = ["read_pictures"]
+
+_IN_MEMORY = 2**30  # bytes: sets that take less are decoded once
+
+
+def read_pictures(
+    folder: Path, *, size: int = 64, validation: float = 0.1, seed: int = 0
+) -> Splits[ImageSet] | Splits[FolderSet]:
+    """Read all images of a folder and the folders in it: all of one size and mode, scaled to ``size``.
+
+    Args:
+        folder: Where they are.
+        size: Height and width; of images that are not square the centre is kept.
+        validation: The fraction held out, once for validation and once for the test.
+        seed: Decides which images are held out.
+    """
+    paths = image_files(folder)
+    if not paths:
+        raise MissingDataError(f"{folder} holds no images")
+    _require_alike(paths)
+    labels = torch.zeros(len(paths), dtype=torch.int64)
+    every: FolderSet = FolderSet(labels, ("image",), CentreCrop(size, resize=size), tuple(paths))
+    if len(paths) * 3 * size * size > _IN_MEMORY:
+        rest, test = hold_out(every, validation, seed=seed)
+        return Splits(*hold_out(rest, validation, seed=seed + 1), test)
+    in_memory = every.in_memory()
+    rest_in_memory, test_in_memory = hold_out(in_memory, validation, seed=seed)
+    return Splits(*hold_out(rest_in_memory, validation, seed=seed + 1), test_in_memory)
+
+
+def _require_alike(paths: list[str]) -> None:
+    """Look at the headers before anything long is done: one image of another kind would only be found hours later."""
+    first = _kind(paths[0])
+    for path in paths[1:]:
+        if (kind := _kind(path)) != first:
+            raise DataError(
+                f"images must be of one size and mode: {paths[0]} is {_describe(*first)}, {path} is {_describe(*kind)}"
+            )
+
+
+def _kind(path: str) -> tuple[int, int, str]:
+    pillow = require("PIL.Image", extra="train")
+    try:
+        with pillow.open(path) as image:
+            return (*image.size, image.mode)
+    except (OSError, SyntaxError, ValueError, EOFError) as error:
+        raise DataError(f"{path}: cannot be decoded as an image ({error})") from error
+
+
+def _describe(width: int, height: int, mode: str) -> str:
+    return f"{width}x{height} {mode}"

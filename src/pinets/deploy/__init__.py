@@ -1,0 +1,1 @@
+"""Taking trained networks elsewhere: files, other runtimes, encrypted inference."""

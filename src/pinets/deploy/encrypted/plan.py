@@ -1,0 +1,134 @@
+"""What client and server agree on before anything is encrypted, and what to expect of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from pinets.deploy.encrypted.errors import PlanError
+from pinets.deploy.encrypted.latency import InputLayout
+from pinets.deploy.encrypted.parameters import Parameters
+
+__all__ = ["Packing", "Plan", "in_units"]
+
+Packing = Literal["latency", "throughput"]
+FORMAT = 1  # of the plan's file
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that client and server must agree on, and what to expect. It holds no weights and no secrets.
+
+    Attributes:
+        packing: ``"latency"``, one input per ciphertext, or ``"throughput"``, one feature of many inputs in each.
+        parameters: Of the scheme.
+        layout: How the client repeats an input in a ciphertext; for low latency.
+        input_shape: Of one input, without the batch.
+        outputs: How many numbers come out.
+        degree: In the input.
+        depth: Multiplications that follow each other.
+        low: The least number in an input.
+        high: The largest.
+        output_bound: The largest output that fits.
+        output_scale: The scale of the result.
+        rotations: The steps that there are keys for.
+        headroom_bits: By how much numbers may grow before they no longer fit.
+        deviation: The expected largest difference of an output from the plain network's.
+        seconds: For one ciphertext or, for throughput, one set of them, on the machine that planned; None if not known.
+        key_bytes: Memory of the evaluation keys.
+        weight_bytes: Memory of the encoded weights, if they are kept.
+        ciphertext_bytes: Memory of the ciphertexts that are needed at once.
+    """
+
+    packing: Packing
+    parameters: Parameters
+    layout: InputLayout | None
+    input_shape: tuple[int, ...]
+    outputs: int
+    degree: int
+    depth: int
+    low: float
+    high: float
+    output_bound: float
+    output_scale: float
+    rotations: tuple[int, ...]
+    headroom_bits: float
+    deviation: float
+    seconds: float | None
+    key_bytes: int
+    weight_bytes: int
+    ciphertext_bytes: int
+
+    @property
+    def batch(self) -> int:
+        """How many inputs one ciphertext, or one set of them, stands for."""
+        return self.parameters.slots if self.packing == "throughput" else 1
+
+    @property
+    def identity(self) -> str:
+        """A checksum, by which files that belong to another plan are told."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Plan:
+        values = dict(content)
+        if values.pop("format", None) != FORMAT:
+            raise PlanError(f"the plan is of another format, {content.get('format')!r} instead of {FORMAT}")
+        try:
+            scheme = values.pop("parameters")
+            layout = values.pop("layout")
+            plain: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+            }
+            return cls(
+                **plain,
+                parameters=Parameters(**{**scheme, "prime_bits": tuple(scheme["prime_bits"])}),
+                layout=None if layout is None else InputLayout(**layout),
+            )
+        except (KeyError, TypeError) as error:
+            raise PlanError(f"the plan is not complete: {error}") from error
+
+    def __str__(self) -> str:
+        scheme = self.parameters
+        security = "NOT SECURE (test parameters)" if scheme.insecure else "128-bit secure"
+        many = f"{self.batch} inputs at a time" if self.batch > 1 else "one input at a time"
+        rows = [
+            ("network", f"{math.prod(self.input_shape)} numbers to {self.outputs}, degree {self.degree}"),
+            ("packing", f"{self.packing}, {many}"),
+            ("depth", f"{self.depth} multiplications in a row"),
+            ("ring", f"{scheme.ring} ({scheme.slots} numbers in a ciphertext)"),
+            ("modulus", f"{'+'.join(map(str, scheme.prime_bits))} = {scheme.modulus_bits} bits, {security}"),
+            ("rotation keys", f"{len(self.rotations)}"),
+            ("inputs", f"from {self.low:.4g} to {self.high:.4g}; outputs up to {self.output_bound:.4g}"),
+            ("precision", f"largest deviation of an output about {self.deviation:.1e}"),
+            ("time", self._time()),
+            ("memory", f"keys {in_units(self.key_bytes)}, weights {in_units(self.weight_bytes)}, "
+                       f"ciphertexts {in_units(self.ciphertext_bytes)}"),
+        ]  # fmt: skip
+        return "\n".join(f"{name:14} {text}" for name, text in rows)
+
+    def _time(self) -> str:
+        if self.seconds is None:
+            return "not known: needs tenseal"
+        each = f", {self.seconds / self.batch * 1e3:.3g} ms each" if self.batch > 1 else ""
+        return f"about {self.seconds:.2g} s on one core of this machine{each}"
+
+
+def in_units(size: float) -> str:
+    """A number of bytes, to be read.
+
+    >>> in_units(3_900_000)
+    '3.9 MB'
+    """
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            break
+        size /= 1000
+    return f"{size:.3g} {unit}"

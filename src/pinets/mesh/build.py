@@ -1,0 +1,135 @@
+"""Making a hierarchy of a template, and keeping it on disk: the same template and values give the same file."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from pinets.mesh.decimation import collapse
+from pinets.mesh.hierarchy import Hierarchy, Level
+from pinets.mesh.mesh import Mesh, MeshError
+from pinets.mesh.projection import barycentric
+from pinets.mesh.spirals import fit_length, spiral_length, spiral_lists
+
+__all__ = ["HierarchyPlan", "build_hierarchy", "cache_folder", "cached_hierarchy"]
+
+_VERSION = 1  # raise it when the same values give other hierarchies
+
+
+@dataclass(frozen=True)
+class HierarchyPlan:
+    """What a hierarchy is made with.
+
+    Args:
+        factors: How many times fewer vertices each further level has.
+        hops: The turns of the spirals at each level.
+        dilation: Of the spirals, at each level.
+        lengths: How long the spirals are at each level, before dilation; by the published rule if left out.
+        references: The vertices of the template towards which spirals begin.
+    """
+
+    factors: tuple[int, ...] = (4, 4, 4, 4)
+    hops: tuple[int, ...] = (1, 1, 1, 1, 1)
+    dilation: tuple[int, ...] = (1, 1, 1, 1, 1)
+    lengths: tuple[int, ...] | None = None
+    references: tuple[int, ...] = ()
+
+    def check(self) -> None:
+        """Refuse values that do not fit each other; apart, since they may be changed one after the other."""
+        levels = len(self.factors) + 1
+        for name in ("hops", "dilation", "lengths"):
+            values = getattr(self, name)
+            if values is not None and (len(values) != levels or min(values) < 1):
+                raise ValueError(f"{name} must give a number from 1 on for each of {levels} levels, got {values}")
+        if any(factor < 2 for factor in self.factors):
+            raise ValueError(f"factors must be at least 2, got {self.factors}")
+
+    def sizes(self, vertices: int) -> tuple[int, ...]:
+        """The number of vertices at each level.
+
+        >>> HierarchyPlan().sizes(5023)
+        (5023, 1256, 314, 79, 20)
+        """
+        sizes = [vertices]
+        for factor in self.factors:
+            sizes.append(math.ceil(sizes[-1] / factor))
+        return tuple(sizes)
+
+    def dilated_lengths(self) -> tuple[int, ...] | None:
+        """The length of the spirals at each level as the convolutions see them, where the plan tells."""
+        if self.lengths is None:
+            return None
+        return tuple(math.ceil(length / step) for length, step in zip(self.lengths, self.dilation, strict=True))
+
+
+def build_hierarchy(template: Mesh, plan: HierarchyPlan | None = None) -> Hierarchy:
+    """Make all levels of a template.
+
+    Example:
+        >>> import torch, trimesh
+        >>> ball = trimesh.creation.icosphere(subdivisions=3)
+        >>> template = Mesh(torch.tensor(ball.vertices), torch.tensor(ball.faces))
+        >>> plan = HierarchyPlan(factors=(4, 4), hops=(1, 1, 1), dilation=(1, 1, 1), lengths=(8, 8, 8))
+        >>> build_hierarchy(template, plan)
+        Hierarchy(642-161-41 vertices, spirals of 8-8-8)
+    """
+    plan = HierarchyPlan() if plan is None else plan
+    plan.check()
+    meshes, down, up = [template], [], []
+    for count in plan.sizes(len(template.vertices))[1:]:
+        fine = meshes[-1]
+        if len(fine.faces) == 0:
+            raise MeshError(f"the mesh has no face left at {len(fine.vertices)} vertices; ask for fewer levels")
+        kept, coarse = collapse(fine, count)
+        indices, weights = barycentric(fine.vertices, coarse)
+        meshes.append(coarse)
+        down.append(kept)
+        up.append((indices, weights.float()))
+    levels = []
+    for number, mesh in enumerate(meshes):
+        references = _nearest(template.vertices[list(plan.references)], mesh)
+        lists = spiral_lists(mesh, hops=plan.hops[number], references=references)
+        length = spiral_length(lists) if plan.lengths is None else plan.lengths[number]
+        levels.append(Level(mesh, fit_length(lists, length, dilation=plan.dilation[number])))
+    return Hierarchy(tuple(levels), tuple(down), tuple(up))
+
+
+def _nearest(points: Tensor, mesh: Mesh) -> list[int]:
+    """The vertices of a mesh nearest to the given points."""
+    return [int((mesh.vertices - point).norm(dim=1).argmin()) for point in points]
+
+
+def cached_hierarchy(
+    template: Mesh, plan: HierarchyPlan | None = None, folder: str | Path | None = None
+) -> tuple[Hierarchy, Path]:
+    """The hierarchy of a template from disk, made and written there if it is not; and the file.
+
+    Args:
+        template: The mesh.
+        plan: What to make of it.
+        folder: Where files are kept; :func:`cache_folder` if left out.
+    """
+    plan = HierarchyPlan() if plan is None else plan
+    plan.check()
+    key = hashlib.sha256(f"{_VERSION} {template.digest()} {astuple(plan)}".encode()).hexdigest()
+    path = (cache_folder() if folder is None else Path(folder)) / f"{key[:24]}.safetensors"
+    if path.is_file():
+        try:
+            return Hierarchy.load(path), path
+        except MeshError:
+            path.unlink()  # damaged: make it again
+    hierarchy = build_hierarchy(template, plan)
+    hierarchy.save(path)
+    return hierarchy, path
+
+
+def cache_folder() -> Path:
+    """``$PINETS_CACHE/meshes``, or ``pinets/meshes`` in the user's cache."""
+    given = os.environ.get("PINETS_CACHE")
+    base = Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pinets"
+    return base / "meshes"

@@ -1,0 +1,144 @@
+r"""Classifiers that are one polynomial of the image and nothing else, shallow enough to be evaluated encrypted.
+
+The state of a CCP is a product, :math:`u_1 * (1 + u_2) * \dots * (1 + u_N)`, so a tree of multiplications computes it
+in :math:`\lceil \log_2 N \rceil` levels; ``pinets encrypt plan`` counts them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from pinets.layers import CCP
+from pinets.models.registry import register
+from pinets.polynomial import Polynomial
+
+__all__ = ["PolynomialClassifier", "ccp_classifier", "ccp_conv_classifier"]
+
+
+class PolynomialClassifier(nn.Module):
+    """A polynomial, and a linear classifier on its last state.
+
+    Args:
+        features: The polynomial, which gives one vector or one map for each image.
+        num_features: The size of what it gives, flattened.
+        num_classes: Outputs; 0 for none.
+        device: Where the parameters are made.
+        dtype: Type of the parameters.
+    """
+
+    def __init__(
+        self,
+        features: nn.Module,
+        num_features: int,
+        num_classes: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.features = features
+        self.num_features = num_features
+        self.reset_classifier(num_classes, device=device, dtype=dtype)
+
+    def reset_classifier(
+        self, num_classes: int, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
+        """Put a fresh classifier on top; 0 classes for none. Device and type are those of the network if left out."""
+        if num_classes < 0:
+            raise ValueError(f"num_classes must be at least 0, got {num_classes}")
+        weight = next(self.features.parameters())
+        self.num_classes = num_classes
+        self.fc = (
+            nn.Linear(self.num_features, num_classes, device=device or weight.device, dtype=dtype or weight.dtype)
+            if num_classes
+            else nn.Identity()
+        )
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        return self.features(x).flatten(1)
+
+    def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
+        return features if pre_logits else self.fc(features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.forward_head(self.forward_features(x))
+
+
+def ccp_classifier(
+    *,
+    image: tuple[int, int, int] = (1, 28, 28),
+    num_classes: int = 10,
+    rank: int = 128,
+    order: int = 4,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> PolynomialClassifier:
+    """A CCP of the image's pixels.
+
+    Args:
+        image: Channels, height and width.
+        num_classes: Outputs; 0 for none.
+        rank: Size of the state.
+        order: The degree in the image.
+        device: Where the parameters are made.
+        dtype: Type of the parameters.
+
+    Example:
+        >>> ccp_classifier(rank=16)(torch.randn(2, 1, 28, 28)).shape
+        torch.Size([2, 10])
+    """
+    ccp = CCP(prod(image), 1, rank=rank, order=order, device=device, dtype=dtype)
+    features = nn.Sequential(nn.Flatten(), Polynomial(ccp.start, ccp.steps))
+    return PolynomialClassifier(features, rank, num_classes, device=device, dtype=dtype)
+
+
+def ccp_conv_classifier(
+    *,
+    image: tuple[int, int, int] = (3, 32, 32),
+    num_classes: int = 10,
+    channels: int = 16,
+    kernel: int = 6,
+    stride: int = 4,
+    order: int = 4,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> PolynomialClassifier:
+    """A CCP whose operators are convolutions of the image, and a linear classifier on its map.
+
+    Args:
+        image: Channels, height and width.
+        num_classes: Outputs; 0 for none.
+        channels: Of the state.
+        kernel: Height and width of the convolutions.
+        stride: Pixels between two positions.
+        order: The degree in the image.
+        device: Where the parameters are made.
+        dtype: Type of the parameters.
+
+    Example:
+        >>> ccp_conv_classifier(channels=4)(torch.randn(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
+    """
+    padding = max(0, kernel - stride + 1) // 2
+    op = partial(nn.Conv2d, kernel_size=kernel, stride=stride, padding=padding)
+    ccp = CCP(image[0], 1, rank=channels, order=order, op=op, head_op=nn.Linear, device=device, dtype=dtype)
+    positions = prod((size + 2 * padding - kernel) // stride + 1 for size in image[1:])
+    features = Polynomial(ccp.start, ccp.steps)
+    return PolynomialClassifier(features, channels * positions, num_classes, device=device, dtype=dtype)
+
+
+_CCP = partial(register, build=ccp_classifier, input_shape=(1, 28, 28), toy={"rank": 4})
+
+_CCP("ccp4_mnist", summary="a CCP of order 4 of a 28x28 image, for encrypted inference")
+_CCP("ccp8_mnist", order=8, summary="a CCP of order 8 of a 28x28 image, for encrypted inference")
+register(
+    "ccp4_conv_cifar",
+    ccp_conv_classifier,
+    input_shape=(3, 32, 32),
+    toy={"channels": 4},
+    summary="a convolutional CCP of order 4 of a 32x32 image, for encrypted inference",
+)

@@ -1,0 +1,220 @@
+"""What an evaluation of faces comes to, as data: figures by name, curves, and the settings they were obtained with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pinets._files import write_bytes
+from pinets.data.faces import IJB, YaleB
+from pinets.metrics.faces import (
+    GRID,
+    OperatingPoint,
+    Pooling,
+    evaluate_megaface,
+    identify,
+    identify_combined,
+    identify_separate,
+    log_rates,
+    operating_points,
+    pair_scores,
+    pool_templates,
+    rank_rates,
+    template_scores,
+    verify_pairs,
+    verify_templates,
+)
+from pinets.metrics.faces.embeddings import read_rows
+
+__all__ = ["FaceResult", "load_results", "score_ijb", "score_megaface", "score_pairs", "score_yaleb"]
+
+Curve = list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class FaceResult:
+    """The figures of one model in one protocol.
+
+    Attributes:
+        model: Its name.
+        protocol: As in the headings of the report.
+        data: The name of the data.
+        figures: By name, in the order of the table, as shares of one.
+        deviations: Of some of them, over folds.
+        settings: What was chosen, in words.
+        curves: By kind: ``"roc"``, the share of true accepts by rate of false ones; ``"cmc"``, the share found by rank.
+        pictures: Names of PNG files beside this, by caption.
+    """
+
+    model: str
+    protocol: str
+    data: str
+    figures: dict[str, float]
+    deviations: dict[str, float] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    curves: dict[str, Curve] = field(default_factory=dict)
+    pictures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def file_name(self) -> str:
+        words = "-".join((self.model, self.protocol, self.data))
+        return "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in words) + ".json"
+
+    def save(self, folder: Path) -> None:
+        write_bytes(folder / self.file_name, json.dumps(asdict(self), indent=1).encode())
+
+
+def load_results(folder: Path) -> list[FaceResult]:
+    """All results saved in a folder, by their names."""
+    results = []
+    for path in sorted(folder.glob("*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or not {"model", "protocol", "data", "figures"} <= content.keys():
+            raise ValueError(f"{path}: is not a result of pinets eval faces")
+        content["curves"] = {kind: [(x, y) for x, y in curve] for kind, curve in content.get("curves", {}).items()}
+        results.append(FaceResult(**content))
+    return results
+
+
+def score_pairs(
+    model: str, data: str, embeddings: Any, pairs: Tensor, same: Tensor, *, settings: Mapping[str, str] | None = None
+) -> FaceResult:
+    """Pairs by LFW's protocol: accuracy over ten folds, and true accepts at rates of false ones.
+
+    Args:
+        model: Its name, for the table.
+        data: The name of the data.
+        embeddings: One row for each image.
+        pairs: Which two rows each pair consists of, (P, 2).
+        same: Whether it is of one person.
+        settings: What to tell beside the figures.
+    """
+    result = verify_pairs(embeddings, pairs, same)
+    exact = verify_pairs(embeddings, pairs, same, thresholds=None, fars=())
+    curves: dict[str, Curve] = {}
+    if result.points:
+        scores = pair_scores(embeddings, pairs)
+        rates = log_rates(result.impostors)
+        curves["roc"] = _roc(operating_points(scores[same], scores[~same], rates))
+    return FaceResult(
+        model,
+        "Pairs",
+        data,
+        {"accuracy": result.accuracy.mean, "accuracy, exact threshold": exact.accuracy.mean, **_tar(result.points)},
+        {"accuracy": result.accuracy.deviation, "accuracy, exact threshold": exact.accuracy.deviation},
+        {
+            "pairs": f"{result.genuine:,} of one person, {result.impostors:,} of two",
+            "thresholds": f"chosen on nine folds from {len(GRID)} squared distances 0.01 apart; exact: from all",
+            **(settings or {}),
+        },
+        curves,
+    )
+
+
+def score_ijb(
+    model: str, data: str, embeddings: Any, meta: IJB, pooling: Pooling, *, settings: Mapping[str, str] | None = None
+) -> list[FaceResult]:
+    """IJB-B or IJB-C: 1:1, and 1:N by either convention, as far as the meta files have them.
+
+    Args:
+        model: Its name, for the table.
+        data: The name of the data.
+        embeddings: One row for each image of the list of templates.
+        meta: The meta files.
+        pooling: How images become templates.
+        settings: What to tell beside the figures.
+    """
+    numbers, rows = pool_templates(
+        embeddings, meta.templates, meta.media, detection=meta.detection if pooling.detection else None, pooling=pooling
+    )
+    told = {"templates": str(pooling), **(settings or {})}
+    results = []
+    if meta.pairs is not None:
+        scores, same = template_scores(numbers, rows, meta.pairs.first, meta.pairs.second), meta.pairs.same
+        rates = log_rates(int((~same).sum()))
+        curve = _roc(operating_points(scores[same], scores[~same], rates))
+        counts = f"{int(same.sum()):,} genuine, {int((~same).sum()):,} impostors"
+        points = _tar(verify_templates(scores, same))
+        results.append(
+            FaceResult(model, "1:1 verification", data, points, {}, {"pairs": counts, **told}, {"roc": curve})
+        )
+    if meta.galleries and meta.probes is not None:
+        for function in (identify_separate, identify_combined):
+            found = function(numbers, rows, meta.probes, meta.galleries)
+            figures = {f"FPIR={rate:g}": value for rate, value in found.tpir.items()}
+            figures |= {f"rank {k}": value for k, value in found.ranks.items()}
+            convention = {
+                "separate": "separate (NIST): each gallery by itself, mean of both",
+                "combined": "combined (published code): one gallery, scores of others pooled",
+            }[found.convention]
+            protocol = f"1:N identification, {found.convention} galleries"
+            results.append(FaceResult(model, protocol, data, figures, {}, {"galleries": convention, **told}))
+    if not results:
+        raise ValueError(f"{data}: the meta files have neither pairs of templates nor galleries with probes")
+    return results
+
+
+def score_megaface(
+    model: str,
+    probes: Any,
+    people: Tensor,
+    distractors: Any,
+    *,
+    ranks: int = 100,
+    settings: Mapping[str, str] | None = None,
+) -> FaceResult:
+    """MegaFace: rank 1 among the distractors, true accepts at one false in a million, and both curves."""
+    result = evaluate_megaface(probes, people, distractors, ranks=ranks)
+    counts = f"{result.probes:,} of {len(people.unique()):,} people, {result.distractors:,} distractors"
+    figures = {f"rank {k}": result.cmc[k - 1] for k in (1, 10, 100) if k <= ranks}
+    return FaceResult(
+        model,
+        "MegaFace",
+        "FaceScrub",
+        figures | _tar(result.points),
+        {},
+        {"probes": counts, **(settings or {})},
+        {"cmc": [(k + 1, rate) for k, rate in enumerate(result.cmc)], "roc": _roc(result.curve)},
+    )
+
+
+def score_yaleb(model: str, embeddings: Any, faces: YaleB, *, settings: Mapping[str, str] | None = None) -> FaceResult:
+    """Extended Yale B, closed set: the people are known from the lights of subset 1, and recognised in all others."""
+    subsets, people = faces.subsets, faces.faces.labels
+    rows = read_rows(embeddings)
+    gallery = subsets == 1
+    figures: dict[str, float] = {}
+    ranks = []
+    for number in range(2, 6):
+        probes = subsets == number
+        found = identify(rows[probes], people[probes], rows[gallery], people[gallery])
+        figures[f"subset {number}"] = rank_rates(found.rank, [1])[1]
+        ranks.append(found.rank)
+    whole = torch.cat(ranks)
+    curve = rank_rates(whole, range(1, len(faces.faces.classes) + 1))
+    return FaceResult(
+        model,
+        "Identification by illumination",
+        "Extended Yale B",
+        {"all": rank_rates(whole, [1])[1], **figures},
+        {},
+        {
+            "gallery": f"{int(gallery.sum())} images of {len(people.unique())} people, lights within 12°",
+            **(settings or {}),
+        },
+        {"cmc": [(float(k), rate) for k, rate in curve.items()]},
+    )
+
+
+def _tar(points: Sequence[OperatingPoint]) -> dict[str, float]:
+    return {f"FAR={point.far:g}": point.tar for point in points}
+
+
+def _roc(points: Sequence[OperatingPoint]) -> Curve:
+    return [(point.far, point.tar) for point in points]

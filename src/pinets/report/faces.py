@@ -1,0 +1,153 @@
+"""The report of face recognition: tables of the paper's shape, ROC and CMC curves, the hardest pairs as pictures."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pinets._files import write_bytes
+from pinets.data.face_pairs import FacePairs
+from pinets.metrics.faces import hardest_pairs
+from pinets.report.face_results import FaceResult, load_results
+from pinets.report.figures import COLORS, figure_svg, new_figure, tidy
+from pinets.report.page import Page, paragraph, table
+
+__all__ = ["face_table", "hardest_sheet", "write_face_report"]
+
+# rows and columns in the order of the paper's tables; what it does not have comes last
+_DATA = ("LFW", "CFP-FF", "CFP-FP", "CPLFW", "AgeDB-30", "CALFW", "Caucasian", "Indian", "Asian", "African")
+
+
+def face_table(results: Sequence[FaceResult]) -> list[list[str]]:
+    """A table in per cent of results of one protocol: its header, then its rows.
+
+    Pairs have a row for each set and a column for each model, all else a row for each model, as in the paper.
+
+    >>> one = FaceResult("ResNet50", "Pairs", "LFW", {"accuracy": 0.99733}, {"accuracy": 0.00309})
+    >>> face_table([one])
+    [['accuracy, %', 'ResNet50'], ['LFW', '99.733 ± 0.309']]
+    """
+    models = list(dict.fromkeys(result.model for result in results))
+    if results[0].protocol != "Pairs":
+        names = list(dict.fromkeys((result.data, name) for result in results for name in result.figures))
+        several = len({data for data, _ in names}) > 1
+        header = ["%", *(f"{data} {name}" if several else name for data, name in names)]
+        found = {(result.model, result.data): result for result in results}
+        return [
+            header,
+            *([model, *(_cell(found.get((model, data)), name) for data, name in names)] for model in models),
+        ]
+    order = {name: place for place, name in enumerate(_DATA)}
+    sets = sorted(dict.fromkeys(result.data for result in results), key=lambda name: order.get(name, len(order)))
+    found = {(result.model, result.data): result for result in results}
+    rows = [["accuracy, %", *models]]
+    rows += [[data, *(_cell(found.get((model, data)), "accuracy") for model in models)] for data in sets]
+    others = [name for result in results for name in result.figures if name != "accuracy"]
+    for name in dict.fromkeys(others):
+        words = name.replace("FAR=", "true accepts at FAR=")
+        rows += [[f"{data}, {words}", *(_cell(found.get((model, data)), name) for model in models)] for data in sets]
+    return rows
+
+
+def write_face_report(folder: Path, path: Path | None = None) -> Path:
+    """Write one HTML file about all results saved in a folder, with everything in it.
+
+    Args:
+        folder: Holds what ``FaceResult.save`` wrote.
+        path: Of the page; ``report.html`` in the folder if left out.
+    """
+    results = load_results(folder)
+    if not results:
+        raise FileNotFoundError(f"{folder} holds no results of pinets eval faces")
+    page = Page("Face recognition", "Verification and identification, by protocol; figures are exact counts.")
+    for protocol in dict.fromkeys(result.protocol for result in results):
+        some = [result for result in results if result.protocol == protocol]
+        header, *rows = face_table(some)
+        content = [table(header, rows), *map(paragraph, _notes(some))]
+        for data in dict.fromkeys(result.data for result in some):
+            here = [result for result in some if result.data == data]
+            content += [curve_figure(here, kind) for kind in ("roc", "cmc") if any(kind in r.curves for r in here)]
+            content += [_picture(folder / name, caption) for r in here for caption, name in r.pictures.items()]
+        page.section(protocol, *content)
+    target = path or folder / "report.html"
+    write_bytes(target, page.render().encode())
+    return target
+
+
+def curve_figure(results: Sequence[FaceResult], kind: str) -> str:
+    """The curves of some models on one set, with the rates or ranks on a logarithmic axis."""
+    figure, axes = new_figure(7, 4.2)
+    for result, color in zip(results, cycle(COLORS)):
+        if kind in result.curves:
+            x, y = zip(*result.curves[kind], strict=True)
+            axes.plot(x, y, color=color, label=result.model, drawstyle="steps-post")
+    axes.set_xscale("log")
+    words = {"roc": ("false accept rate", "true accept rate"), "cmc": ("rank", "share found")}[kind]
+    tidy(axes, title=f"{kind.upper()}, {results[0].data}", x=words[0], y=words[1])
+    axes.set_ylim(top=1.005)
+    axes.legend(frameon=False, loc="lower right")
+    return figure_svg(figure, f"{words[1].capitalize()} by {words[0]}.", alt=f"{kind.upper()} of {results[0].data}")
+
+
+def hardest_sheet(pairs: FacePairs, scores: Tensor, count: int = 8) -> bytes:
+    """A PNG of the pairs of one person that are least similar, above, and of two that are most similar, below.
+
+    Args:
+        pairs: With their images.
+        scores: Similarity of each pair.
+        count: Pairs of either kind.
+    """
+    kinds = hardest_pairs(scores, pairs.same, count)
+    columns = max(map(len, kinds))
+    figure, grid = new_figure(1.05 * columns + 0.4, 4.9, nrows=2, ncols=columns, squeeze=False)
+    for axes in grid.flat:
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
+    for row, chosen in zip(grid, kinds, strict=True):
+        for axes, number in zip(row, chosen.tolist(), strict=False):
+            above, below = pairs.faces.read(pairs.pairs[number], torch.empty(2, 0))
+            gap = torch.full_like(above[:, : max(1, above.shape[1] // 32)], 255)
+            axes.imshow(torch.cat([above, gap, below], dim=1).permute(1, 2, 0).expand(-1, -1, 3).numpy())
+            axes.set_title(f"{float(scores[number]):.2f}", fontsize=9)
+    for row, words in zip(grid, ("one person, least similar", "two people, most similar"), strict=True):
+        row[0].set_ylabel(words, fontsize=9)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def _cell(result: FaceResult | None, name: str) -> str:
+    if result is None or name not in result.figures:
+        return "-"
+    value, digits = 100 * result.figures[name], 3 if result.protocol == "Pairs" else 2
+    deviation: Any = result.deviations.get(name)
+    return f"{value:.{digits}f}" + ("" if deviation is None else f" ± {100 * deviation:.{digits}f}")
+
+
+def _notes(results: Sequence[FaceResult]) -> list[str]:
+    """What was chosen, each said once."""
+    told = [
+        f"{result.model}, {result.data}: " + "; ".join(f"{key}: {value}" for key, value in result.settings.items())
+        for result in results
+        if result.settings
+    ]
+    return list(dict.fromkeys(told))
+
+
+def _picture(path: Path, caption: str) -> str:
+    if not path.is_file():
+        return ""
+    content = base64.b64encode(path.read_bytes()).decode()
+    words = html.escape(caption)
+    return (
+        f'<figure><img alt="{words}" style="max-width:100%" src="data:image/png;base64,{content}">'
+        f"<figcaption>{words}</figcaption></figure>"
+    )

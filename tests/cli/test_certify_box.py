@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from pinets import spec
+from pinets.cli import main
+
+MODEL = "Sequential(Linear(2, 3), PowerSum(2))"
+
+
+def test_outputs_over_a_box(capsys):
+    assert main(["certify", MODEL, "--box=-1,1", "--boxes", "16", "--json"]) == 0
+    (rows,) = json.loads(capsys.readouterr().out)["boxes"]
+    torch.manual_seed(0)
+    model = spec.build(MODEL)
+    grid = torch.cartesian_prod(torch.linspace(-1, 1, 21), torch.linspace(-1, 1, 21)).requires_grad_()
+    outputs = model(grid)
+    for output, row in enumerate(rows):
+        (slopes,) = torch.autograd.grad(outputs[:, output].sum(), grid, retain_graph=True)
+        assert row["plain_lower"] <= row["lower"] <= outputs[:, output].min() + 1e-6
+        assert row["plain_upper"] >= row["upper"] >= outputs[:, output].max() - 1e-6
+        assert row["rate"] >= slopes.abs().sum(1).max() - 1e-6
+
+
+def test_a_ball_around_inputs_of_a_file(tmp_path, capsys):
+    save_file({"images": torch.tensor([[0.5, 0.25], [1.0, 0.0]])}, tmp_path / "two.safetensors")
+    assert main(["certify", MODEL, "--box", "0.1", "--around", str(tmp_path / "two.safetensors")]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("a polynomial of degree 2")
+    assert "box 1, output: from, to (plain intervals), rate of change" in text
+
+
+def test_what_is_no_polynomial_has_no_bounds(capsys):
+    assert main(["certify", "Sequential(Linear(2, 2), ReLU())", "--box=-1,1", "--json"]) == 1
+    assert "boxes" not in json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--box", "1,0"], "expected LOW,HIGH such as -1,1, or a radius such as 0.01; got '1,0'"),
+        (["--box", "a"], "got 'a'"),
+        (["--box", "0,inf"], "got '0,inf'"),
+        (["--box", "0.1"], "a single number for --box is a radius"),
+        (["--box=-1,1", "--around", "x.safetensors"], "with --around, --box is a radius"),
+        (["--box", "0.1", "--around", "x.safetensors"], "there is no file x.safetensors"),
+        (["--boxes", "4"], "say more about a --box, which is missing"),
+    ],
+)
+def test_wrong_boxes_are_wrong_usage(words, message, capsys):
+    assert main(["certify", MODEL, *words]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from pinets.data import DataError, MissingDataError, Standardize, load, mesh_splits, read_shapes, reduce_shapes
+from pinets.mesh import Mesh, write_mesh
+
+pytest.importorskip("trimesh")
+
+CORNERS = torch.tensor([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+FACES = torch.tensor([[0, 1, 2], [0, 2, 3], [0, 3, 1], [1, 3, 2]])
+
+
+def shapes(count, seed=0):
+    return CORNERS + 0.1 * torch.randn(count, 4, 3, generator=torch.Generator().manual_seed(seed))
+
+
+def write_arrays(folder, train, test):
+    folder.mkdir(parents=True)
+    np.save(folder / "train.npy", train.numpy())
+    np.save(folder / "test.npy", test.numpy())
+    write_mesh(folder / "template.obj", CORNERS, FACES)
+
+
+def test_arrays_with_a_template(tmp_path):
+    write_arrays(tmp_path / "meshes" / "faces", shapes(20), shapes(5, 1))
+    splits = load("mesh_faces", tmp_path)
+    assert (len(splits.train), len(splits.validation), len(splits.test)) == (18, 2, 5)
+    assert splits.validation.shapes.equal(shapes(20)[18:])  # the last, not any
+    assert splits.train.template.faces.equal(FACES)
+    assert splits.train.millimetres == 10.0
+    np.save(tmp_path / "meshes" / "faces" / "validation.npy", shapes(3, 2).numpy())
+    splits = load("mesh_faces", tmp_path)
+    assert (len(splits.train), len(splits.validation)) == (20, 3)
+
+
+@pytest.mark.parametrize(
+    "train, message",
+    [
+        (np.zeros((4, 5, 3), np.float32), r"shapes must be float32 \(N, 4, 3\), as the template has 4 vertices"),
+        (np.zeros((4, 4), np.float32), r"must be numbers \(N, V, 3\)"),
+        (np.zeros((4, 4, 3), np.int64), r"must be numbers \(N, V, 3\)"),
+        (np.full((4, 4, 3), np.nan, np.float32), "shape 0 has vertices that are not finite; 3 shapes do"),
+        (np.array([{}] * 4, dtype=object), "cannot be read as an array"),
+    ],
+)
+def test_bad_arrays_are_refused(tmp_path, train, message):
+    folder = tmp_path / "meshes" / "faces"
+    write_arrays(folder, shapes(4), shapes(2))
+    np.save(folder / "train.npy", train, allow_pickle=True)
+    with pytest.raises(DataError, match=message):
+        load("mesh_faces", tmp_path)
+
+
+def test_what_is_missing_is_said(tmp_path):
+    with pytest.raises(MissingDataError, match=r"train\.npy and test\.npy, each \(N, V, 3\)"):
+        load("mesh_bodies", tmp_path)
+    write_arrays(tmp_path / "meshes" / "bodies", shapes(4), shapes(2))
+    (tmp_path / "meshes" / "bodies" / "template.obj").unlink()
+    with pytest.raises(DataError, match="has no template"):
+        load("mesh_bodies", tmp_path)
+
+
+def test_folders_of_meshes(tmp_path):
+    for part, count in (("train", 10), ("test", 3)):
+        (tmp_path / part).mkdir()
+        for number, shape in enumerate(shapes(count)):
+            write_mesh(tmp_path / part / f"{number:03}.ply", shape, FACES)
+    splits = load("mesh_folder", tmp_path)
+    assert (len(splits.train), len(splits.validation), len(splits.test)) == (9, 1, 3)
+    torch.testing.assert_close(splits.train.shapes, shapes(10)[:9])
+    torch.testing.assert_close(read_shapes(tmp_path / "test"), shapes(3))
+    write_mesh(tmp_path / "train" / "999.ply", CORNERS, FACES[:3])
+    with pytest.raises(DataError, match=r"999\.ply has .*3 faces.*must have the same faces"):
+        load("mesh_folder", tmp_path)
+    (tmp_path / "train" / "999.ply").write_text("nothing")
+    with pytest.raises(DataError, match=r"999\.ply cannot be read"):
+        load("mesh_folder", tmp_path)
+
+
+def write_coma(root, frames=100):
+    """COMA's layout: a folder for each subject, in it one for each expression, in it the frames."""
+    for subject in ("FaceTalk_1_TA", "FaceTalk_2_TA"):
+        for expression in ("bareteeth", "cheeks_in"):
+            folder = root / "COMA_data" / subject / expression
+            folder.mkdir(parents=True)
+            for frame in range(frames):
+                lines = [f"v {x} {y} {frame}" for x, y, _ in CORNERS.tolist()]
+                lines += [f"f {a + 1} {b + 1} {c + 1}" for a, b, c in FACES.tolist()]
+                (folder / f"{expression}.{frame + 1:06}.ply").write_text(ply(lines))
+
+
+def ply(lines):
+    points = [line[2:] for line in lines if line.startswith("v")]
+    faces = ["3 " + " ".join(str(int(word) - 1) for word in line.split()[1:]) for line in lines if line.startswith("f")]
+    header = ["ply", "format ascii 1.0", f"element vertex {len(points)}"]
+    header += [f"property float {axis}" for axis in "xyz"]
+    header += [f"element face {len(faces)}", "property list uchar int vertex_indices", "end_header"]
+    return "\n".join([*header, *points, *faces, ""])
+
+
+def test_comas_splits(tmp_path):
+    write_coma(tmp_path)
+    splits = load("coma", tmp_path)
+    frames = {name: getattr(splits, name).shapes[:, 0, 2].tolist() for name in ("train", "validation", "test")}
+    assert frames["test"] == [*range(90, 100)] * 4
+    assert frames["validation"] == [*range(80, 90)] * 4
+    assert frames["train"] == [*range(80)] * 4
+    splits = load("coma", tmp_path, split="extrapolation:bareteeth")
+    assert splits.test.shapes[:, 0, 2].tolist() == [*range(100)] * 2
+    assert splits.train.shapes[:, 0, 2].tolist() == [*range(80), *range(90, 100)] * 2
+    with pytest.raises(DataError, match=r"one of bareteeth, cheeks_in; got .extrapolation:smile."):
+        load("coma", tmp_path, split="extrapolation:smile")
+
+
+def test_dfausts_files(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    (tmp_path / "dfaust").mkdir()
+    for sex, subject in (("f", "50004"), ("m", "50002")):
+        with h5py.File(tmp_path / "dfaust" / f"registrations_{sex}.hdf5", "w") as file:
+            file["faces"] = FACES.numpy().astype("uint32")
+            for number, name in enumerate(("chicken_wings", "hips", "jumping_jacks", "knees")):
+                file[f"{subject}_{name}"] = (shapes(5) + number).permute(1, 2, 0).numpy()
+    splits = load("dfaust", tmp_path)
+    torch.testing.assert_close(splits.test.shapes, (shapes(5) + 3).repeat(2, 1, 1))
+    torch.testing.assert_close(splits.validation.shapes, (shapes(5) + 2).repeat(2, 1, 1))
+    assert len(splits.train) == 20
+    assert splits.train.millimetres == 1000.0
+    (tmp_path / "dfaust" / "registrations_m.hdf5").write_bytes(b"nothing")
+    with pytest.raises(DataError, match=r"registrations_m\.hdf5 cannot be read as DFAUST's registrations"):
+        load("dfaust", tmp_path)
+
+
+def test_standardizing_and_back():
+    many = 5 + shapes(50) * torch.tensor([1.0, 2.0, 3.0])
+    many[:, 2] = 7.0  # a vertex that never moves
+    standard = Standardize.of(many)
+    torch.testing.assert_close(standard.undo(standard(many)), many)
+    moving = [0, 1, 3]
+    torch.testing.assert_close(standard(many).mean(0), torch.zeros(4, 3), atol=1e-4, rtol=0)
+    torch.testing.assert_close(standard(many).std(0)[moving], torch.ones(3, 3), atol=1e-3, rtol=0)
+    with pytest.raises(DataError, match="at least two shapes, got 1"):
+        Standardize.of(many[:1])
+
+
+def test_reduced_shapes_keep_the_places_of_their_vertices():
+    trimesh = pytest.importorskip("trimesh")
+    ball = trimesh.creation.icosphere(subdivisions=2)
+    template = Mesh(torch.tensor(ball.vertices), torch.tensor(ball.faces))
+    many = template.vertices.float() * torch.rand(10, 162, 3, generator=torch.Generator().manual_seed(0))
+    splits = reduce_shapes(mesh_splits(many[:8], many[8:], template, 1.0), 41)
+    kept = [int((template.vertices - point).norm(dim=1).argmin()) for point in splits.train.template.vertices]
+    assert splits.test.shapes.equal(many[8:, kept])
+
+
+def test_too_few_shapes_are_refused():
+    template = Mesh(CORNERS, FACES)
+    with pytest.raises(DataError, match="nothing remains of 1 training shapes"):
+        mesh_splits(shapes(1), shapes(1), template, 1.0)
+    with pytest.raises(ValueError, match=r"between 0 and 1, got 1\.5"):
+        mesh_splits(shapes(5), shapes(1), template, 1.0, validation=1.5)
+
+
+@pytest.mark.skipif("PINETS_DATA" not in os.environ, reason="needs data sets in PINETS_DATA")
+@pytest.mark.parametrize("name, vertices", [("mesh_faces", 6706), ("mesh_bodies", 3400)])
+def test_real_shapes(name, vertices):
+    try:
+        splits = load(name, download=False)
+    except MissingDataError:
+        pytest.skip(f"{name} is not there")
+    assert splits.train.shapes.shape[1:] == (vertices, 3)
+    assert len(splits.train) + len(splits.validation) == 1600

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from pinets import CCP, NCP, NCPSkip, Polynomial, PowerSum, Step
+from pinets.deploy.encrypted import compile_network
+from pinets.models import create_model
+
+pytest.importorskip("tenseal")
+
+
+def residual():
+    """A certified residual network whose batch norms have seen data and whose products count."""
+    network = create_model("polynomial_resnet_cifar", depths=(1, 1), width=4, num_classes=3)
+    for parameter in network.parameters():
+        if parameter.numel() == 1:
+            nn.init.constant_(parameter, 0.5)
+    for _ in range(20):
+        network(torch.randn(16, 3, 8, 8))
+    return network.eval()
+
+
+NETWORKS = {
+    "linear": (lambda: nn.Linear(6, 3), (6,)),
+    "ccp2": (lambda: CCP(6, 3, rank=5, order=2), (6,)),
+    "ccp4": (lambda: CCP(6, 3, rank=5, order=4), (6,)),
+    "ccp5": (lambda: CCP(6, 3, rank=5, order=5), (6,)),
+    "ncp3": (lambda: NCP(6, 3, rank=5, order=3), (6,)),
+    "ncp4 with a factored bias": (lambda: NCP(6, 3, rank=4, order=4, bias_size=2), (6,)),
+    "ncp-skip3": (lambda: NCPSkip(6, 3, rank=5, order=3), (6,)),
+    "product": (lambda: nn.Sequential(CCP(6, 5, rank=4, order=2), CCP(5, 3, rank=7, order=3)), (6,)),
+    "product of kinds": (lambda: nn.Sequential(CCP(6, 5, rank=4, order=2), NCP(5, 3, rank=7, order=2)), (6,)),
+    "power sum": (lambda: nn.Sequential(nn.Linear(6, 4), PowerSum(3), nn.Linear(4, 3)), (6,)),
+    "square without a head": (lambda: Polynomial(nn.Linear(6, 3), [Step(nn.Linear(6, 3))]), (6,)),
+    "convolutional": (
+        lambda: nn.Sequential(
+            CCP(2, 4, rank=3, order=2, op=partial(nn.Conv2d, kernel_size=3, padding=1)),
+            nn.BatchNorm2d(4),
+            nn.AvgPool2d(2),
+            nn.Flatten(),
+            nn.Linear(16, 3),
+        ),
+        (2, 4, 4),
+    ),
+    "residual": (residual, (3, 8, 8)),
+}
+
+
+@pytest.fixture(scope="session", params=NETWORKS)
+def compiled(request):
+    """A small network of every kind that can be evaluated encrypted, its circuit, and the shape of its input."""
+    torch.manual_seed(0)
+    make, shape = NETWORKS[request.param]
+    network = make().double().eval().requires_grad_(False)
+    return network, compile_network(network, torch.zeros(1, *shape, dtype=torch.float64)), shape

@@ -1,0 +1,100 @@
+"""What every registered generator and discriminator promises."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from pinets.models import create_model, list_models, model_entry
+
+GENERATORS, DISCRIMINATORS = list_models("generation"), list_models("discrimination")
+
+
+@pytest.fixture(params=[*GENERATORS, *DISCRIMINATORS])
+def name(request):
+    return request.param
+
+
+def toy(name, **arguments):
+    return create_model(name, **{**model_entry(name).toy, **arguments})
+
+
+def batch(name, samples=3, dtype=torch.float32):
+    if name in GENERATORS:
+        return torch.randn(samples, toy(name, device="meta").latent, dtype=dtype)
+    channels = model_entry(name).input_shape[0]
+    side = model_entry(name).toy.get("size", 32)
+    return torch.randn(samples, channels, side, side, dtype=dtype)
+
+
+def test_outputs_and_entries(name):
+    out = toy(name).eval()(batch(name))
+    if name in GENERATORS:
+        assert out.shape[0] == 3
+        assert out.shape[2:] == (16, 16)
+    else:
+        assert out.shape == (3,)
+    assert model_entry(name).summary
+
+
+def test_device_and_dtype_reach_every_tensor(name):
+    model = toy(name, device="meta", dtype=torch.float64)
+    for tensor in [*model.parameters(), *model.buffers()]:
+        assert tensor.device.type == "meta"
+        assert tensor.dtype == torch.float64 or not tensor.is_floating_point()
+
+
+def test_copies_and_files_give_the_same_outputs(name):
+    model, x = toy(name).eval(), batch(name)
+    other = toy(name).eval()
+    assert not torch.equal(other(x), model(x))
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(x), model(x))
+    assert torch.equal(copy.deepcopy(model)(x), model(x))
+
+
+def test_all_parameters_learn(name):
+    model, x = toy(name).train(), batch(name, samples=8)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(2):
+        optimizer.zero_grad()
+        out = model(x)
+        (out * torch.randn_like(out)).sum().backward()
+        optimizer.step()
+    idle = [key for key, parameter in model.named_parameters() if not parameter.grad.abs().sum() > 0]
+    assert idle == []
+
+
+def test_channels_last_gives_the_same_outputs(name):
+    model, x = toy(name, dtype=torch.float64).eval(), batch(name, dtype=torch.float64)
+    expected = model(x)
+    model.to(memory_format=torch.channels_last)
+    torch.testing.assert_close(model(x), expected, rtol=1e-9, atol=1e-9)
+
+
+def seeded(model, x):
+    """The output with the same random numbers each time: StyleGAN adds noise to its maps."""
+    torch.manual_seed(0)
+    return model(x)
+
+
+def test_exports_with_any_batch_size(name):
+    model, x = toy(name).eval(), batch(name, samples=8)
+    exported = torch.export.export(model, (x,), dynamic_shapes=({0: 4 * torch.export.Dim("groups", min=1, max=16)},))
+    more = batch(name, samples=12)
+    found, expected = (seeded(module, more) for module in (exported.module(), model))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_compiles_without_breaks(name, backend):
+    torch.compiler.reset()
+    model, x = toy(name, dtype=torch.float64).eval(), batch(name, samples=4, dtype=torch.float64)
+    compiled = torch.compile(copy.deepcopy(model), fullgraph=True, backend=backend)
+    seeded(model, x).square().sum().backward()
+    seeded(compiled, x).square().sum().backward()
+    for expected, parameter in zip(model.parameters(), compiled.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad, expected.grad, rtol=1e-6, atol=1e-9)
+    assert compiled.train()(x).shape == model(x).shape  # the other half of the code

@@ -1,0 +1,181 @@
+"""Recipes of generators: what they promise, and the way from training to samples."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import pytest
+import torch
+from PIL import Image
+
+from pinets import recipes
+from pinets.cli import main
+from pinets.report.training import write_report
+from pinets.train.run import RunFolder
+
+TINY = [
+    *("model.width=2", "model.latent=4", "discriminator.width=2", "epochs=2", "steps_per_epoch=2", "batch=8"),
+    *("generator_batch=4", "metric=none", "validation_metric=none", "checkpoint_every=1", "channels_last=no"),
+]
+
+
+@pytest.fixture
+def fashion(tmp_path):
+    """A data folder with Fashion-MNIST in its official format: white squares."""
+    folder = tmp_path / "data" / "fashion-mnist"
+    folder.mkdir(parents=True)
+    for part, count in (("train", 60), ("t10k", 20)):
+        images = torch.zeros(count, 28, 28, dtype=torch.uint8)
+        images[:, 8:20, 8:20] = 255
+        labels = torch.arange(count, dtype=torch.uint8) % 10
+        header = struct.pack(">IIII", 0x803, count, 28, 28)
+        (folder / f"{part}-images-idx3-ubyte").write_bytes(header + images.numpy().tobytes())
+        (folder / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, count) + labels.numpy().tobytes())
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def tiny():
+    return recipes.get_recipe("fashion_ncp", "small", TINY)
+
+
+@pytest.fixture
+def run(tiny, fashion, tmp_path):
+    recipes.train(tiny, tmp_path / "runs", data_dir=fashion)
+    return tmp_path / "runs" / "fashion_ncp-small" / "seed-0"
+
+
+GROUPS = [
+    [f"fashion_{kind}" for kind in ("ncp", "ccp", "ncp_skip", "linear")],
+    [f"yaleb_{kind}" for kind in ("ncp", "ccp", "ncp_skip", "linear")],
+    ["cifar10_sngan", "cifar10_sngan_ncp", "cifar10_sngan_prodpoly"],
+    ["ffhq256_stylegan", "ffhq256_stylegan_prodpoly"],
+]
+
+
+@pytest.mark.parametrize("scale", ["full", "small"])
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group[0])
+def test_what_is_compared_differs_in_its_generator_only(group, scale):
+    first, *others = (recipes.to_json(recipes.get_recipe(name, scale)) for name in group)
+    for other in others:
+        assert {key for key in first if first[key] != other[key]} == {"name", "model"}
+        assert first["model"]["options"] == other["model"]["options"]
+
+
+def test_the_known_values_of_sngan():
+    made = recipes.get_recipe("cifar10_sngan")
+    assert made.epochs * made.steps_per_epoch == 50_000
+    assert (made.batch, made.generator_batch, made.discriminator_steps) == (64, 128, 5)
+    assert (made.optimizer.lr, made.optimizer.betas) == (2e-4, (0.0, 0.9))
+
+
+def test_a_recipe_trains_and_can_be_sampled_from(tiny, run):
+    result = RunFolder(run).result()
+    assert result["steps"] == 4
+    assert set(result["parameters"]) == {"model", "generator", "discriminator"}
+    assert result["parameters"]["model"] == 0  # an average is not learnt
+    images = recipes.sample(run, 5, seed=3)
+    assert images.shape == (5, 1, 32, 32)
+    assert torch.equal(recipes.sample(run, 5, seed=3), images)
+    more = recipes.sample(run, 9, seed=3)  # sums in another order may end at the next pixel value
+    assert (more[:5].int() - images.int()).abs().max() <= 1
+    assert not torch.equal(recipes.sample(run, 5, seed=4), images)
+
+
+def test_truncation_and_interpolation(run):
+    average = recipes.sample(run, 3, truncation=0.0)
+    assert torch.equal(average[0], average[1])
+    with pytest.raises(ValueError, match="truncation must lie between 0 and 1, got 2"):
+        recipes.sample(run, 3, truncation=2)
+    ways = recipes.interpolate(run, rows=2, steps=5, seed=7).view(2, 5, 1, 32, 32).float()
+    ends = recipes.sample(run, 4, seed=7).float()
+    assert (ways[:, 0] - ends[:2]).abs().max() <= 1
+    assert (ways[:, -1] - ends[2:]).abs().max() <= 1
+
+
+def test_resume_is_bit_for_bit(tiny, fashion, run, tmp_path):
+    """The whole recipe, with its data: the last step is done again."""
+    saved = run / "checkpoints" / "step-00000004" / "shared.safetensors"
+    expected = saved.read_bytes()
+    saved.unlink()
+    (run / "result.json").unlink()
+    recipes.train(tiny, tmp_path / "runs", data_dir=fashion, resume=True)
+    assert saved.read_bytes() == expected
+
+
+def test_the_metric_is_asked_by_its_protocol(tiny, fashion, tmp_path, monkeypatch):
+    asked = []
+
+    def fake(sample, reference, protocol, **_):
+        asked.append((protocol, len(reference), reference.read(torch.tensor([0])).shape, sample(2).dtype))
+        return {"fid": 1.0}
+
+    monkeypatch.setattr("pinets.recipes.adversarial.evaluate_generator", fake)
+    made = replace(tiny, metric="fid10k_test", validation_metric="fid_small")
+    result = recipes.train(made, tmp_path, data_dir=fashion)
+    assert result["test"] == {"fid": 1.0}
+    shape = torch.Size([1, 1, 32, 32])
+    assert asked == [("fid_small", 60, shape, torch.uint8)] * 2 + [("fid10k_test", 20, shape, torch.uint8)]
+
+
+def test_the_command_writes_a_grid_a_folder_and_a_figure(run, fashion, tmp_path, capsys):
+    grid, folder, figure = tmp_path / "out.png", tmp_path / "images", tmp_path / "figure.png"
+    assert main(["sample", str(run), "--n", "4", "--grid", str(grid), "--seed", "0"]) == 0
+    with Image.open(grid) as image:
+        assert image.size == (66, 66)  # two by two, and two pixels between
+    assert main(["sample", str(run), "--n", "3", "--folder", str(folder)]) == 0
+    images = recipes.sample(run, 3)
+    for number, path in enumerate(sorted(folder.iterdir())):
+        with Image.open(path) as image:
+            assert bytes(images[number].flatten().tolist()) == image.tobytes()
+    assert main(["sample", str(run), "--n", "3", "--folder", str(folder)]) == 1
+    assert "is not empty" in capsys.readouterr().err
+    assert main(["sample", str(run), "--real", "--data", str(fashion), "--n", "4", "--grid", str(figure)]) == 0
+    with Image.open(figure) as image:
+        assert image.size[0] > 1.5 * image.size[1]
+
+
+def test_wrong_runs_and_usage_are_told(run, cifar, tmp_path, capsys):
+    assert main(["sample", str(tmp_path / "gone")]) == 1
+    assert "gone is not a run" in capsys.readouterr().err
+    assert main(["sample", str(run), "--truncation", "3"]) == 2
+    assert "--truncation must lie between 0 and 1" in capsys.readouterr().err
+    assert main(["sample", str(run), str(run), "--folder", str(tmp_path / "x")]) == 2
+    classifier = recipes.get_recipe("cifar10_resnet18", "small", ["model.width=8", "epochs=1", "batch=20"])
+    recipes.train(classifier, tmp_path / "other", data_dir=cifar)
+    assert main(["sample", str(recipes.run_folder(classifier, tmp_path / "other").path)]) == 1
+    assert "it has no generator to sample from" in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_another_architecture_is_refused_and_nothing_lost(tiny, run, capsys):
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    recipe = run / "recipe.json"
+    recipe.write_text(recipe.read_text().replace('"width": 2', '"width": 3', 1))
+    assert main(["sample", str(run)]) == 1
+    assert "belongs to another recipe" in capsys.readouterr().err
+    recipe.write_bytes(before[recipe])
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_the_report_shows_the_newest_samples(run, tmp_path):
+    write_report({"fashion": [RunFolder(run)]}, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 1
+    assert "samples at step 4" in page
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ("accumulate=2", "accumulate must be 1, got 2"),
+        ("average=1.0", r"average must lie in \[0, 1\), got 1"),
+        ("metric=fid5", "no protocol 'fid5'; did you mean 'fid5k'"),
+        ("discriminator_steps=0", "discriminator_steps must be at least 1, got 0"),
+        ("model.widht=3", "no argument 'widht'; did you mean 'width'"),
+        ("loss=Hing", "loss must be Hinge"),
+    ],
+)
+def test_wrong_values_are_refused(change, message):
+    with pytest.raises(recipes.RecipeError, match=message):
+        recipes.get_recipe("fashion_ncp", "full", [change])
