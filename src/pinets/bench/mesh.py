@@ -200,6 +200,8 @@ def torus(vertices: int) -> Mesh:
     """
     around = max(3, round(vertices**0.5))
     along = vertices // around
+    if along < 3:  # nothing that closes
+        return Mesh(torch.zeros(vertices, 3), torch.empty(0, 3, dtype=torch.int64))
     number = torch.arange(around * along).view(along, around)
     right, down = number.roll(-1, 1), number.roll(-1, 0)
     corner = right.roll(-1, 0)

@@ -32,7 +32,8 @@ def sample(path: str | Path, count: int = 64, *, seed: int = 0, truncation: floa
     """
     recipe, generator = _generator(path)
     with _from_seed(seed):
-        noise = draw_noise(recipe.noise, count, generator.latent)
+        # one by one: torch draws the end of a tensor differently, so that the last image would depend on the count
+        noise = torch.cat([draw_noise(recipe.noise, 1, generator.latent) for _ in range(count)])
         return _generate(generator, noise, truncation)
 
 
@@ -44,7 +45,7 @@ def interpolate(path: str | Path, rows: int = 8, steps: int = 8, *, seed: int = 
     """
     recipe, generator = _generator(path)
     with _from_seed(seed):
-        first, last = draw_noise(recipe.noise, 2 * rows, generator.latent).chunk(2)
+        first, last = torch.cat([draw_noise(recipe.noise, 1, generator.latent) for _ in range(2 * rows)]).chunk(2)
         share = torch.linspace(0, 1, steps)[None, :, None]
         first, last = first[:, None], last[:, None]
         between = _arc(first, last, share) if recipe.noise == "normal" else torch.lerp(first, last, share)

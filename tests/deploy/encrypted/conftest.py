@@ -50,7 +50,10 @@ NETWORKS = {
 }
 
 
-@pytest.fixture(scope="session", params=NETWORKS)
+@pytest.fixture(
+    scope="session",
+    params=[pytest.param(name, marks=pytest.mark.slow if name == "residual" else ()) for name in NETWORKS],
+)
 def compiled(request):
     """A small network of every kind that can be evaluated encrypted, its circuit, and the shape of its input."""
     torch.manual_seed(0)

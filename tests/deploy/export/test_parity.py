@@ -65,7 +65,20 @@ def one_table_of_operators():
 DISTINCT = sorted({repr(toy(name)): name for name in reversed(list_models())}.values())
 
 
-@pytest.mark.parametrize("name", DISTINCT)
+# one of each family at every change, the others with `make verify`
+FAMILIES = (
+    "ncp_generator",
+    "pinet18",
+    "polynomial_resnet_cifar",
+    "prodpoly_iresnet18",
+    "prodpoly_resnet18_cifar",
+    "spiral_autoencoder",
+)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in FAMILIES else pytest.mark.slow) for name in DISTINCT]
+)
 def test_onnxruntime_gives_the_same_outputs(name, tmp_path):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
