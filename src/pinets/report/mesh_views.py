@@ -81,14 +81,16 @@ def draw_shapes(shapes: Mapping[str, Tensor], faces: Tensor, errors: Mapping[str
         )
         light = torch.nn.functional.normalize(torch.tensor([0.3, 0.4, 1.0], dtype=torch.float64), dim=0)
         shade = 0.45 + 0.55 * (normal @ light).clamp_min(0)
-        surface = collections.Poly3DCollection(corners.numpy(), facecolors=(tint * shade[:, None]).clamp(0, 1).numpy())
+        surface = collections.Poly3DCollection(
+            corners.numpy(), facecolors=(tint * shade[:, None]).clamp(0, 1).numpy(), linewidth=0, antialiased=False
+        )
         panel.add_collection3d(surface)
         low, high = corners.flatten(0, 1).min(0).values.tolist(), corners.flatten(0, 1).max(0).values.tolist()
         for set_limits, limits in zip(
             (panel.set_xlim, panel.set_ylim, panel.set_zlim), zip(low, high, strict=True), strict=True
         ):
             set_limits(*limits)
-        panel.set_box_aspect([max(up - down, 1e-9) for down, up in zip(low, high, strict=True)], zoom=1.3)
+        panel.set_box_aspect([max(up - down, 1e-9) for down, up in zip(low, high, strict=True)], zoom=1.0)
         panel.view_init(elev=0, azim=-90)
         panel.set_proj_type("ortho")
         panel.set_axis_off()
