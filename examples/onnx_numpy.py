@@ -35,13 +35,13 @@ def main(path: str, image: str | None = None) -> None:
         print(f"{names[number]}: {odds[number]:.1%}")
 
 
-def prepare(pixels: np.ndarray, preprocessing: dict | None) -> np.ndarray:
+def prepare(pixels: np.ndarray, preprocessing: dict | str | None) -> np.ndarray:
     """What was done to the images in training."""
     x = pixels.astype(np.float32)
     if preprocessing is None:
         return x
-    if preprocessing["kind"] != "Normalize":
-        raise ValueError(f"this example does not know {preprocessing['kind']}")
+    if not isinstance(preprocessing, dict) or preprocessing["kind"] != "Normalize":
+        raise ValueError(f"this example is for images; before this network comes {preprocessing}")
     mean, std = (np.array(preprocessing[key], np.float32).reshape(-1, 1, 1) for key in ("mean", "std"))
     return (x / preprocessing["maximum"] - mean) / std
 

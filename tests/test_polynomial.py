@@ -126,3 +126,17 @@ class TestBadInput:
             )
 
         assert model(4, 3, rank=2, order=2, op=low_rank)(torch.ones(2, 4)).shape == (2, 3)
+
+
+def test_hooks_on_a_gate_are_called_where_the_one_is_its_bias():
+    """CCP's gates are not called as modules when nobody listens."""
+    model, z = CCP(4, 2, rank=3, order=2), torch.randn(5, 4)
+    plain, heard = model(z), []
+    for register in ("register_forward_hook", "register_full_backward_hook"):
+        handle = getattr(model.steps[0].gate, register)(lambda *_, name=register: heard.append(name))
+        output = model(z)
+        output.sum().backward()
+        assert heard == [register]
+        torch.testing.assert_close(output, plain)
+        handle.remove()
+        heard.clear()

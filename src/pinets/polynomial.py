@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 __all__ = ["Polynomial", "Source", "Step"]
@@ -56,20 +57,32 @@ class Step(nn.Module):
             self.carry[source] = operator
 
     def forward(self, z: Tensor, x: Tensor) -> Tensor:
-        gate, body = self.gate(z), self.body(x)
+        keeps = self._keeps_the_state()
+        # gate * x + x is (gate + 1) * x, which passes over the state once instead of twice
+        gate = _plus_one(self.gate, z) if keeps else self.gate(z)
+        body = self.body(x)
         if gate.shape != body.shape:
             _require_gate_fits(gate.shape, body.shape)
+        product = gate * body
+        if keeps:
+            return product
         known = {"state": x, "gate": gate, "body": body}
         carried = [operator(known[source]) for source, operator in self.carry.items()]
-        if len(carried) == 1 and carried[0] is body and isinstance(self.norm, nn.Identity):
-            return _multiply_and_keep(gate, body)
-        product = gate * body
         out = self.norm(product)
         for value in carried:
             # the backward pass of a product needs its factors, not the product: the sum may take its memory
             in_place = out is product and value.dtype == out.dtype and value.shape == out.shape
             out = out.add_(value) if in_place else out + value
         return out
+
+    def _keeps_the_state(self) -> bool:
+        """Whether the step is the product and the state, nothing else, as in CCP."""
+        carry = self.carry
+        return (
+            len(carry) == 1
+            and "state" in carry
+            and all(isinstance(slot, nn.Identity) for slot in (self.body, self.norm, carry["state"]))
+        )
 
 
 class Polynomial(nn.Module):
@@ -114,13 +127,18 @@ class Polynomial(nn.Module):
         return self.head(x)
 
 
-def _multiply_and_keep(gate: Tensor, x: Tensor) -> Tensor:
-    """``gate * x + x``, passing over the memory as few times as can be.
+def _plus_one(gate: nn.Module, z: Tensor) -> Tensor:
+    """``gate(z) + 1``; for a bare ``nn.Linear`` the one is its bias, which the matrix product adds on its way."""
+    if type(gate) is nn.Linear and gate.bias is None and not _has_hooks(gate):
+        return F.linear(z, gate.weight, gate.weight.new_ones(gate.out_features))
+    return gate(z) + 1
 
-    In one pass where no gradient is wanted; otherwise as ``(gate + 1) * x``, whose backward pass is two products,
-    while that of the former is two products and a sum.
-    """
-    return (gate + 1) * x if torch.is_grad_enabled() else torch.addcmul(x, gate, x)
+
+def _has_hooks(module: nn.Module) -> bool:
+    """Whether calling a module does more than its ``forward``."""
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
 
 
 def _require_gate_fits(gate: torch.Size, body: torch.Size) -> None:

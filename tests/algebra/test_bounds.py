@@ -249,6 +249,74 @@ def test_what_a_function_takes_is_found_out(function, picks):
     assert [use.picks for use in footprints(function, operands)] == picks
 
 
+def test_numbers_too_large_for_the_precision_are_bounded_by_nothing():
+    """In single precision the network gives infinity and NaN there; in double precision it does not."""
+    model = nn.Sequential(nn.Linear(2, 3), PowerSum(3), nn.Linear(3, 2))
+    lower, upper = ball(torch.full((1, 2), 1e13), 1.0)
+    assert not model((torch.rand(100, 2) * 2 - 1 + 1e13) * 1.0).isfinite().all()
+    for found in (
+        bounds(model, lower, upper),
+        bounds(model, lower, upper, boxes=4),
+        interval_bounds(model, lower, upper),
+    ):
+        assert found.lower.tolist() == [[-torch.inf] * 2]
+        assert found.upper.tolist() == [[torch.inf] * 2]
+    assert bounds(model.double(), lower, upper, precision=torch.float64).width.isfinite().all()
+    huge = ball(torch.zeros(1, 2), 1e200)
+    assert bounds(model, *huge, precision=None).width.isinf().all()
+    assert lipschitz(model, *huge).isinf().all()
+
+
+def test_a_network_that_rounds_more_than_it_is_said_to_is_refused():
+    model, lower, upper = CCP(6, 2, rank=3, order=2), torch.zeros(1, 6), torch.ones(1, 6)
+    with pytest.raises(ValueError, match=r"computes in torch\.bfloat16, and bounds for evaluation in torch\.float32"):
+        bounds(CCP(6, 2, rank=3, order=2).bfloat16(), lower, upper)
+    with pytest.raises(ValueError, match=r"computes in torch\.float32, .*precision=None"):
+        bounds(model, lower, upper, precision=torch.float64)
+    half_way = nn.Sequential(model, Function(lambda x: x.half().float() ** 2))
+    with pytest.raises(NotPolynomialError, match="deviates from a polynomial of degree 4"):
+        bounds(half_way, lower, upper)
+    assert bounds(model, lower, upper, precision=None).width.isfinite().all()
+
+
+class Contraction(nn.Module):
+    """A sum of very many products that are tiny, and cancel: one operand of the einsum, then two."""
+
+    def __init__(self, inner: int) -> None:
+        super().__init__()
+        self.register_buffer("first", torch.randn(2, inner) * 1e-3)
+        self.register_buffer("second", torch.randn(inner, 1) * 1e-3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        once = torch.einsum("bi,ij,jo->bo", x, self.first, self.second)
+        return once + torch.einsum("bi,bi,ij,jo->bo", x, x, self.first, self.second)
+
+
+def test_all_terms_of_a_contraction_count_as_rounding():
+    """The error of one rounding in each of 2 x 4000 terms, all in one direction, must fit between the bounds."""
+    torch.manual_seed(0)
+    inner = 4000
+    model, x = Contraction(inner), torch.ones(1, 2)
+    found = bounds(model, x, x)
+    size = 2 * (model.first.double().abs() @ model.second.double().abs()).sum()
+    assert found.width.item() > inner * 2.0**-24 * size
+
+
+def test_rounding_of_a_computed_bias_counts():
+    """B^T b is computed in single precision, of terms far larger than their sum."""
+    torch.manual_seed(0)
+    model = NCP(2, 2, rank=3, order=2, bias_size=64)
+    factor = model.steps[0].body.parametrizations.bias[0].weight
+    with torch.no_grad():
+        factor.mul_(1e6)
+        factor[-1] = -factor[:-1].sum(0)
+    x = torch.ones(1, 2)
+    outputs, found, exact = model(x).double(), bounds(model, x, x), bounds(model, x, x, precision=None)
+    assert ((outputs < exact.lower) | (outputs > exact.upper)).all(), "single precision errs here"
+    assert (outputs >= found.lower).all()
+    assert (outputs <= found.upper).all()
+
+
 def test_bad_boxes_are_refused_with_the_rule():
     model, x = CCP(6, 2, rank=3, order=2), torch.zeros(2, 6)
     with pytest.raises(ValueError, match="lower must not exceed upper, but does in 12 of 12 places"):

@@ -205,6 +205,21 @@ def test_power_sum_with_instance_norm_is_not_a_polynomial_and_with_batch_norm_is
     assert certify(PowerSum(3, norm=lambda: nn.BatchNorm1d(4)), z).degree == 3
 
 
+def test_a_change_of_precision_is_no_change_of_the_function():
+    class Cast(nn.Module):
+        def forward(self, x):
+            return x.double().square().sum(1, dtype=torch.float64).float()
+
+    certificate = certify(Cast(), torch.randn(1, 4))
+    assert (certificate.polynomial, certificate.degree) == (True, 2)
+
+
+@pytest.mark.parametrize("function", [lambda x: x.sum(1, dtype=torch.int64), lambda x: x.view(torch.int32)])
+def test_what_rounds_is_not_a_polynomial(function):
+    violation, *_ = certify(Function(function), torch.randn(1, 4)).violations
+    assert "rounds to torch.int" in violation.reason
+
+
 def test_several_inputs():
     class Bilinear(nn.Module):
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -1,19 +1,21 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from pinets import spec
+from pinets.algebra.bounds import TooLargeError
 from pinets.cli import main
 
 MODEL = "Sequential(Linear(2, 3), PowerSum(2))"
 
 
 def test_outputs_over_a_box(capsys):
-    assert main(["certify", MODEL, "--box=-1,1", "--boxes", "16", "--json"]) == 0
+    assert main(["certify", MODEL, "--box", "-1,1", "--boxes", "16", "--json"]) == 0
     (rows,) = json.loads(capsys.readouterr().out)["boxes"]
     torch.manual_seed(0)
     model = spec.build(MODEL)
@@ -24,6 +26,22 @@ def test_outputs_over_a_box(capsys):
         assert row["plain_lower"] <= row["lower"] <= outputs[:, output].min() + 1e-6
         assert row["plain_upper"] >= row["upper"] >= outputs[:, output].max() - 1e-6
         assert row["rate"] >= slopes.abs().sum(1).max() - 1e-6
+
+
+def test_what_is_too_large_for_rates_still_has_bounds(capsys, monkeypatch):
+    monkeypatch.setattr(sys.modules[TooLargeError.__module__], "_LARGEST", 10)
+    assert main(["certify", MODEL, "--box", "-1,1", "--json"]) == 0
+    shown = capsys.readouterr()
+    (rows,) = json.loads(shown.out)["boxes"]
+    assert all("rate" not in row and row["lower"] < row["upper"] for row in rows)
+    assert "without rates of change, the network is too large" in shown.err
+    assert main(["certify", MODEL, "--box", "-1,1"]) == 0
+
+
+def test_what_overflows_is_null(capsys):
+    assert main(["certify", MODEL, "--box", "-1e30,1e30", "--json"]) == 0
+    (rows,) = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)["boxes"]
+    assert all(row["lower"] is None and row["upper"] is None for row in rows)
 
 
 def test_a_ball_around_inputs_of_a_file(tmp_path, capsys):

@@ -34,10 +34,45 @@ def test_the_steps_one_by_one_and_all_at_once(tmp_path, capsys):
 
     np.testing.assert_allclose(read_array(scores), model(torch.from_numpy(inputs)).detach().numpy(), atol=1e-4)
     assert "128-bit secure" in capsys.readouterr().out
-    assert main(["encrypt", "run", MODEL, "--packing", "latency", "--images", "2", "--json"]) == 0
+    check_bad_files(tmp_path, capsys)
+    assert main(["encrypt", "run", MODEL, "--packing", "latency", "--images", "2", "--json", "--range", "-1,1"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["trial"]["deviation"] < 1e-4
     assert told["plan"]["depth"] == 3
+
+
+def check_bad_files(folder, capsys):
+    """What users see of files that are damaged, or belong to other keys: a sentence, and exit code 1."""
+    client, server = folder / "client", folder / "server"
+
+    def refused(message, *words):
+        assert main(["encrypt", *map(str, words), "--out", str(folder / "never")]) == 1
+        told = capsys.readouterr().err
+        assert message in told
+        assert "Traceback" not in told
+        assert not (folder / "never").exists()
+
+    content = (folder / "answered").read_bytes()
+    (folder / "cut").write_bytes(content[:-1000])
+    refused("cut is truncated or was changed", "decrypt", folder / "cut", "--client", client)
+    (folder / "changed").write_bytes(content[:5000] + bytes([content[5000] ^ 1]) + content[5001:])
+    refused("changed is truncated or was changed", "decrypt", folder / "changed", "--client", client)
+    refused("holds outputs, not inputs", "evaluate", folder / "answered", "--server", server)
+    (client / "secret.key").rename(folder / "old.key")
+    assert main(["encrypt", "keygen", "--client", str(client), "--server", str(folder / "other")]) == 0
+    refused("belongs to other keys than the ones here", "decrypt", folder / "answered", "--client", client)
+    insecure = json.loads((client / "plan.json").read_text())
+    insecure["parameters"]["insecure"] = True
+    (folder / "unsafe").mkdir()
+    (folder / "unsafe" / "plan.json").write_text(json.dumps(insecure))
+    assert main(["encrypt", "keygen", "--client", str(folder / "unsafe"), "--server", str(folder / "never")]) == 1
+    assert "the plan gives up security" in capsys.readouterr().err
+
+
+def test_inputs_to_plan_with_must_fit_the_network(tmp_path, capsys):
+    write_array(str(tmp_path / "inputs.npy"), np.zeros((3, 4)))
+    assert main(["encrypt", "plan", MODEL, "--calibrate", str(tmp_path / "inputs.npy")]) == 2
+    assert "must hold inputs of shape (5,) with a batch axis, got (3, 4)" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(
@@ -45,6 +80,9 @@ def test_the_steps_one_by_one_and_all_at_once(tmp_path, capsys):
     [
         (["plan", "Sequential(Linear(4, 4), ReLU())"], 1, "replace it with pinets.PowerSum"),
         (["plan", MODEL, "--range", "1,-1"], 2, "the first number must be the smaller one"),
+        (["plan", MODEL, "--range", "-1,-2"], 2, "the first number must be the smaller one"),
+        (["plan", MODEL, "--ring", "5000"], 1, "the ring size must be one of 4096, 8192, 16384, 32768, got 5000"),
+        (["plan", MODEL, "--precision", "0"], 1, "the precision must be positive, got 0.0"),
         (["plan", MODEL, "--ring", "4096", "--packing", "latency"], 1, "a ring of 8192 has room"),
         (["plan", MODEL, "--calibrate", "nowhere.npy"], 2, "there is no file nowhere.npy"),
         (["keygen", "--client", "nowhere", "--server", "nowhere"], 1, "there is no plan.json in nowhere"),

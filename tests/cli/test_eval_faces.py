@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 import re
 from types import SimpleNamespace
@@ -241,6 +242,59 @@ def test_rows_that_do_not_fit_the_list_are_told(tmp_path, capsys):
     command = ["eval", "faces", "pairs", "--pack", str(tmp_path / "lfw.bin"), "--embeddings", str(tmp_path / "few.npy")]
     assert main([*command, "--out", str(tmp_path / "out")]) == 2
     assert "has 3 rows, the list needs 80" in capsys.readouterr().err
+
+
+class Malicious:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.path}",)
+
+
+def test_bad_files_are_told_in_a_sentence(tmp_path, capsys):
+    """A pack that would run a command, embeddings that are no numbers, cut short, or pickled: exit code 1."""
+    write_pack(tmp_path)
+    rows = np.load(tmp_path / "good.npy")
+    files = {"nan": np.where(np.arange(len(rows))[:, None] == 5, np.nan, rows), "objects": rows.astype(object)}
+    for name, array in files.items():
+        np.save(tmp_path / f"{name}.npy", array, allow_pickle=True)
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "good.npy").read_bytes()[:-1])
+    (tmp_path / "evil.bin").write_bytes(pickle.dumps(([Malicious(tmp_path / "was-run"), picture()], [True])))
+    for pack, name, message in (
+        ("evil", "good", "evil.bin: refused, it is not a pickle of plain arrays: it asks for"),
+        ("lfw", "nan", "embeddings must be finite: 1 of 80 rows are not, the first is row 5"),
+        ("lfw", "objects", "objects.npy: is not a .npy file of plain numbers"),
+        ("lfw", "cut", "cut.npy: is not a .npy file of plain numbers"),
+    ):
+        command = ["eval", "faces", "pairs", "--pack", str(tmp_path / f"{pack}.bin"), "--out", str(tmp_path / "out")]
+        assert main([*command, "--embeddings", str(tmp_path / f"{name}.npy")]) == 1
+        told = capsys.readouterr().err
+        assert message in told
+        assert "Traceback" not in told
+    assert not (tmp_path / "was-run").exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_embeddings_of_any_numbers_count_without_pictures_too(tmp_path):
+    """Small whole numbers must not wrap as mirror images are added; other files and broken images do not matter."""
+    write_pack(tmp_path)
+    images, same = pickle.loads((tmp_path / "lfw.bin").read_bytes())
+    (tmp_path / "lfw.bin").write_bytes(pickle.dumps(([b"no image"] * len(images), same)))
+    rows = np.clip(np.load(tmp_path / "good.npy") * 30, -127, 127).astype(np.int8)
+    np.save(tmp_path / "whole.npy", rows)
+    np.save(tmp_path / "real.npy", (2 * rows.astype(">f8")))  # in the other order of bytes
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "else.json").write_text("[1]")
+    (tmp_path / "out" / "broken.json").write_text("{")
+    command = ["eval", "faces", "pairs", "--pack", str(tmp_path / "lfw.bin"), "--out", str(tmp_path / "out")]
+    whole = str(tmp_path / "whole.npy")
+    assert main([*command, "--embeddings", whole, "--flipped", whole]) == 0
+    assert main([*command, "--embeddings", str(tmp_path / "real.npy")]) == 0
+    real, added = load_results(tmp_path / "out")
+    assert (real.model, added.model) == ("real", "whole")
+    assert real.figures == added.figures
+    assert real.figures["accuracy"] > 0.7
 
 
 def test_help_shows_examples(capsys):

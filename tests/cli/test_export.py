@@ -82,6 +82,15 @@ def test_a_run_is_exported_without_its_data_too(tiny_run, tmp_path, capsys):
     assert "without classes and preprocessing" in capsys.readouterr().err
     metadata = read_metadata(out)
     assert (metadata.classes, metadata.preprocessing, metadata.input_shape) == (None, None, (1, 28, 28))
+    # the weights say which network they are for, so the other verbs take the file
+    x = torch.randn(2, 1, 28, 28)
+    with torch.no_grad():
+        torch.testing.assert_close(spec.load(out)[0].eval()(x), trained(run).network(x))
+    assert main(["certify", str(out), "--input", "1,28,28"]) == 0
+    assert "a polynomial of degree 4" in capsys.readouterr().out
+    again = tmp_path / "again.safetensors"
+    assert main(["export", str(out), "--input", "1,28,28", "--to", "safetensors", "--out", str(again)]) == 0
+    assert read_metadata(again).model == metadata.model
 
 
 def test_a_network_that_the_run_does_not_have(tiny_run):

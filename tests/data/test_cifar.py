@@ -190,6 +190,46 @@ def test_arrays_of_objects_and_other_encodings_are_refused(tmp_path):
         load_arrays(path)
 
 
+class Described:
+    """Pickles as a call of a function, and then a state."""
+
+    def __init__(self, function, arguments, state):
+        self.described = function, arguments, state
+
+    def __reduce__(self):
+        return self.described
+
+
+@pytest.mark.parametrize("code", ["i8", "V8"])
+def test_bytes_that_a_pickle_calls_pointers_stay_bytes(tmp_path, code):
+    """NumPy believes the flags in the state of a type: this one says that its numbers are references to objects."""
+    dtype = Described(np.dtype, (code, False, True), (3, "|", None, None, None, 8, 1, 1))
+    empty = np.empty(0).__reduce__()
+    array = Described(empty[0], (np.ndarray, (0,), b"b"), (1, (1,), dtype, False, b"\x01" + bytes(7)))
+    path = tmp_path / "batch"
+    path.write_bytes(pickle.dumps([array]))
+    if code == "V8":
+        with pytest.raises(DataError, match=r"array of [|]V8, not of numbers"):
+            load_arrays(path)
+    else:
+        (found,) = load_arrays(path)
+        assert found.dtype == np.int64
+        assert found.tolist() == [1]
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_arrays_and_numbers_of_numpy_come_back(tmp_path, protocol):
+    """Of all that NumPy can write: both orders of bytes and of axes, an empty array, and single numbers."""
+    values = [np.arange(6, dtype=">i4").reshape(2, 3), np.asfortranarray(np.ones((2, 3))), np.empty((0, 3))]
+    content = {"arrays": values, "numbers": (np.bool_(True), np.float32(0.5))}
+    path = tmp_path / "batch"
+    path.write_bytes(pickle.dumps(content, protocol=protocol))
+    found = load_arrays(path)
+    for array, value in zip(found["arrays"], values, strict=True):
+        np.testing.assert_array_equal(array, value, strict=True)
+    assert found["numbers"] == (True, 0.5)
+
+
 @pytest.mark.parametrize("keep", [0, 1, 10, 1000, -1])
 def test_damaged_pickle(tmp_path, keep):
     path = tmp_path / "batch"

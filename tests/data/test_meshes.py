@@ -41,10 +41,10 @@ def test_arrays_with_a_template(tmp_path):
 @pytest.mark.parametrize(
     "train, message",
     [
-        (np.zeros((4, 5, 3), np.float32), r"shapes must be float32 \(N, 4, 3\), as the template has 4 vertices"),
+        (np.zeros((4, 5, 3), np.float32), r"train\.npy: its shapes have 5 vertices, but the template has 4"),
         (np.zeros((4, 4), np.float32), r"must be numbers \(N, V, 3\)"),
         (np.zeros((4, 4, 3), np.int64), r"must be numbers \(N, V, 3\)"),
-        (np.full((4, 4, 3), np.nan, np.float32), "shape 0 has vertices that are not finite; 3 shapes do"),
+        (np.full((4, 4, 3), np.nan, np.float32), r"train\.npy: shape 0 has vertices that are not finite, as 4 of 4"),
         (np.array([{}] * 4, dtype=object), "cannot be read as an array"),
     ],
 )
@@ -104,27 +104,43 @@ def ply(lines):
 
 
 def test_comas_splits(tmp_path):
-    write_coma(tmp_path)
+    """As published: of each hundred of all frames the first ten, whichever sequence they are of."""
+    write_coma(tmp_path, frames=50)
     splits = load("coma", tmp_path)
     frames = {name: getattr(splits, name).shapes[:, 0, 2].tolist() for name in ("train", "validation", "test")}
-    assert frames["test"] == [*range(90, 100)] * 4
-    assert frames["validation"] == [*range(80, 90)] * 4
-    assert frames["train"] == [*range(80)] * 4
+    assert frames["test"] == [*range(10)] * 2  # of the first sequence of each subject
+    assert frames["validation"] == [*range(10, 20)] * 2
+    assert frames["train"] == [*range(20, 50), *range(50)] * 2
     splits = load("coma", tmp_path, split="extrapolation:bareteeth")
-    assert splits.test.shapes[:, 0, 2].tolist() == [*range(100)] * 2
-    assert splits.train.shapes[:, 0, 2].tolist() == [*range(80), *range(90, 100)] * 2
-    with pytest.raises(DataError, match=r"one of bareteeth, cheeks_in; got .extrapolation:smile."):
-        load("coma", tmp_path, split="extrapolation:smile")
+    assert splits.test.shapes[:, 0, 2].tolist() == [*range(50)] * 2
+    assert splits.validation.shapes[:, 0, 2].tolist() == [*range(10, 20)]
+    assert splits.train.shapes[:, 0, 2].tolist() == [*range(10), *range(20, 50), *range(50)]
+    for wrong in ("extrapolation:smile", "interpolation:bareteeth", "sliced"):
+        with pytest.raises(DataError, match=rf"one of bareteeth, cheeks_in; got '{wrong}'"):
+            load("coma", tmp_path, split=wrong)
+
+
+def test_comas_parts_have_one_topology(tmp_path):
+    write_coma(tmp_path, frames=20)
+    other = tmp_path / "COMA_data" / "FaceTalk_2_TA" / "bareteeth" / "bareteeth.000001.ply"
+    write_mesh(other, CORNERS, FACES[:, [1, 0, 2]])
+    with pytest.raises(DataError, match=r"FaceTalk_2_TA/bareteeth/bareteeth\.000001\.ply has .* the same faces"):
+        load("coma", tmp_path, split="extrapolation:bareteeth")
+
+
+def write_dfaust(folder, **sequences):
+    h5py = pytest.importorskip("h5py")
+    folder.mkdir(exist_ok=True)
+    for sex, subject in (("f", "50004"), ("m", "50002")):
+        with h5py.File(folder / f"registrations_{sex}.hdf5", "w") as file:
+            file["faces"] = FACES.numpy().astype("uint32")
+            for number, name in enumerate(("chicken_wings", "hips", "jumping_jacks", "knees")):
+                array = (shapes(5) + number).permute(1, 2, 0).numpy()
+                file[f"{subject}_{name}"] = sequences.get(name, array)
 
 
 def test_dfausts_files(tmp_path):
-    h5py = pytest.importorskip("h5py")
-    (tmp_path / "dfaust").mkdir()
-    for sex, subject in (("f", "50004"), ("m", "50002")):
-        with h5py.File(tmp_path / "dfaust" / f"registrations_{sex}.hdf5", "w") as file:
-            file["faces"] = FACES.numpy().astype("uint32")
-            for number, name in enumerate(("chicken_wings", "hips", "jumping_jacks", "knees")):
-                file[f"{subject}_{name}"] = (shapes(5) + number).permute(1, 2, 0).numpy()
+    write_dfaust(tmp_path / "dfaust")
     splits = load("dfaust", tmp_path)
     torch.testing.assert_close(splits.test.shapes, (shapes(5) + 3).repeat(2, 1, 1))
     torch.testing.assert_close(splits.validation.shapes, (shapes(5) + 2).repeat(2, 1, 1))
@@ -133,6 +149,26 @@ def test_dfausts_files(tmp_path):
     (tmp_path / "dfaust" / "registrations_m.hdf5").write_bytes(b"nothing")
     with pytest.raises(DataError, match=r"registrations_m\.hdf5 cannot be read as DFAUST's registrations"):
         load("dfaust", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "array, message",
+    [
+        (np.full((4, 3, 5), np.nan), "sequence 50004_hips: shape 0 has vertices that are not finite"),
+        (np.zeros((4, 5)), r"sequence 50004_hips must be \(V, 3, frames\), got \(4, 5\)"),
+        (np.zeros((5, 3, 5)), r"sequence 50004_hips has Mesh\(5 vertices, 4 faces\), but .*registrations_f\.hdf5 has"),
+    ],
+)
+def test_bad_sequences_of_dfaust_are_named(tmp_path, array, message):
+    write_dfaust(tmp_path / "dfaust", hips=array)
+    with pytest.raises(DataError, match=rf"registrations_f\.hdf5 cannot be read as DFAUST's registrations: {message}"):
+        load("dfaust", tmp_path)
+
+
+def test_a_set_without_test_shapes_is_refused_before_training(tmp_path):
+    write_arrays(tmp_path / "meshes" / "faces", shapes(10), shapes(0))
+    with pytest.raises(DataError, match="there are no shapes for the test"):
+        load("mesh_faces", tmp_path)
 
 
 def test_standardizing_and_back():
@@ -163,6 +199,8 @@ def test_too_few_shapes_are_refused():
         mesh_splits(shapes(1), shapes(1), template, 1.0)
     with pytest.raises(ValueError, match=r"between 0 and 1, got 1\.5"):
         mesh_splits(shapes(5), shapes(1), template, 1.0, validation=1.5)
+    with pytest.raises(DataError, match=r"millimetres must be positive, got 0\.0"):
+        mesh_splits(shapes(5), shapes(1), template, 0.0)
 
 
 @pytest.mark.skipif("PINETS_DATA" not in os.environ, reason="needs data sets in PINETS_DATA")

@@ -135,6 +135,7 @@ def test_a_label_that_disagrees_with_its_place_is_damage(tmp_path):
         (lambda data: data[:4] + struct.pack("<I", 2 << 29 | 32) + data[8:], "its parts are out of order"),
         (lambda data: frame(b"short"), "too short for its header: 5 of 24 bytes"),
         (lambda data: frame(struct.pack("<IfQQ", 1000, 0, 0, 0)), "announces 1000 labels"),
+        (lambda data: frame(struct.pack("<IfQQ", 0, float("nan"), 0, 0)), "a label is no number"),
     ],
 )
 def test_damaged_records_are_named(tmp_path, change, message):

@@ -42,6 +42,8 @@ def test_faces_with_more_corners_become_triangles(tmp_path):
     "name, content, message",
     [
         ("a.obj", "v 0 0 nan\nv 1 0 0\nv 0 1 0\nf 1 2 3\n", "vertex 0 is .*1 are not finite"),
+        ("a.obj", "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 9\n", "a.obj: a face names a vertex that there is not"),
+        ("a.obj", "v 0 0 0\nv 1 0 0\n", "a.obj: there are no triangles in it"),
         ("a.off", "OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 7\n", "a.off"),
         ("a.ply", "not a mesh", "cannot be read as a mesh"),
         ("a.obj", "", "a.obj"),
@@ -64,7 +66,7 @@ def test_a_missing_file_is_said(tmp_path):
 @given(st.data())
 def test_damaged_files_give_a_mesh_or_a_mesh_error(tmp_path, data):
     """Bytes of a good file are changed, cut and repeated at random."""
-    suffix = data.draw(st.sampled_from([".obj", ".ply", ".off", ".stl"]))
+    suffix = data.draw(st.sampled_from(SUFFIXES))
     good = tmp_path / f"good{suffix}"
     if not good.exists():
         corners = torch.tensor([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])

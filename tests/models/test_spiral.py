@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from pinets import certify
-from pinets.mesh import Hierarchy
+from pinets.mesh import Hierarchy, Level, Mesh
 from pinets.models.spiral import (
     ChannelBatchNorm,
     MeshPCA,
@@ -252,3 +252,50 @@ def test_a_chebyshev_layer_is_the_published_polynomial_of_the_laplacian():
         terms.append(2 * shifted @ terms[-1] - terms[-2])
     expected = sum(term @ linear.weight.T for term, linear in zip(terms, layer.layer.lins, strict=True))
     torch.testing.assert_close(layer(x), expected + layer.layer.bias)
+
+
+def test_a_mixture_layer_weighs_neighbours_by_where_they_lie_on_the_template():
+    """MoNet: the mean over the neighbours of Gaussians of their offsets, each with a matrix of its own."""
+    pytest.importorskip("torch_geometric")
+    torch.manual_seed(0)
+    made = triangulated()
+    layer = graph_autoencoder(made, operator="monet", **SMALL).encoder[0]
+    points, x = made.levels[0].mesh.vertices.double(), torch.randn(40, 3, dtype=torch.float64)
+    near = [set() for _ in range(40)]
+    for face in made.levels[0].mesh.faces.tolist():
+        for vertex in face:
+            near[vertex] |= {*face} - {vertex}
+    longest = max((points[a] - points[b]).norm() for a in range(40) for b in near[a])
+    kernels = layer.layer.g.view(3, 9, -1)
+    for vertex in range(40):
+        expected = x[vertex] @ layer.layer.root.weight.T + layer.layer.bias
+        for other in near[vertex]:
+            away = ((points[other] - points[vertex]) / longest - layer.layer.mu) / layer.layer.sigma
+            weights = (-0.5 * away.square().sum(1)).exp()
+            expected = expected + torch.einsum("k,i,iko->o", weights, x[other], kernels) / len(near[vertex])
+        torch.testing.assert_close(layer(x[None])[0, vertex], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "operator, numbers", [("chebnet", {"K": 6}), ("feastnet", {"heads": 9}), ("gat", {"heads": 8})]
+)
+def test_the_published_numbers_of_the_baselines(operator, numbers):
+    pytest.importorskip("torch_geometric")
+    layer = graph_autoencoder(triangulated(), operator=operator, **SMALL).encoder[0].layer
+    found = {name: len(layer.lins) if name == "K" else getattr(layer, name) for name in numbers}
+    assert found == numbers
+
+
+@pytest.mark.parametrize("operator", ["chebnet", "feastnet", "gat", "monet"])
+def test_fresh_baselines_do_not_begin_far_away(operator):
+    """Eight layers one after the other: what is given back has no more than the size of what comes in."""
+    pytest.importorskip("torch_geometric")
+    torch.manual_seed(0)
+    sizes = (60, 30, 15, 8, 4)
+    levels = []
+    for size in sizes:
+        corners = torch.arange(size - 2)[:, None] + torch.arange(3)
+        levels.append(Level(Mesh(torch.rand(size, 3), corners), Hierarchy.blank((size,), (4,)).levels[0].spirals))
+    blank = Hierarchy.blank(sizes, (4,) * 5)
+    model = graph_autoencoder(Hierarchy(tuple(levels), blank.down, blank.up), operator=operator, latent=8)
+    assert model(torch.randn(32, 60, 3)).std() < 1.5

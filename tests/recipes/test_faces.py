@@ -110,6 +110,12 @@ def test_a_large_set_with_a_damaged_image(ms1m, tmp_path, capsys):
     assert sum(row["split"] == "validation" for row in rows) == 2
     again = recipes.evaluate(tmp_path / "runs" / recipe.name / "seed-0", data_dir=ms1m)
     assert again == pytest.approx(result["test"])
+    found = recipes.trained(tmp_path / "runs" / recipe.name / "seed-0")  # also without the data
+    known = found.preprocessing
+    assert found.input_shape == (3, 16, 16)
+    assert [(10 / known["maximum"] - m) / s for m, s in zip(known["mean"], known["std"], strict=True)] == [
+        pytest.approx((10 - 127.5) / 128)
+    ] * 3
 
 
 def test_a_strict_run_ends_at_the_damaged_image(ms1m, tmp_path):

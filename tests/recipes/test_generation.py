@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import struct
 from dataclasses import replace
 
@@ -11,7 +13,8 @@ from PIL import Image
 
 from pinets import recipes
 from pinets.cli import main
-from pinets.report.training import write_report
+from pinets.metrics.generation import PROTOCOLS
+from pinets.report.training import summarize, text_table, write_report
 from pinets.train.run import RunFolder
 
 TINY = [
@@ -94,6 +97,23 @@ def test_truncation_and_interpolation(run):
     assert (ways[:, -1] - ends[2:]).abs().max() <= 1
 
 
+def test_samples_of_stylegan_too_depend_on_the_seed_alone(fashion, tmp_path):
+    """Its noise inputs are random as well; on the way between two points they stay."""
+    values = ["size=32", "base=64", "most=4", "latent=8", "channels=1"]
+    changes = [f"model.{value}" for value in values] + [f"discriminator.{v}" for v in values if "latent" not in v]
+    changes += ["data.name=fashion_mnist", "data.size=none", "data.pad=2", "epochs=1", "steps_per_epoch=1"]
+    changes += ["batch=4", "generator_batch=4", "metric=none", "optimizer.lr=0.1"]  # so that noise counts
+    made = recipes.get_recipe("ffhq256_stylegan", "small", changes)
+    recipes.train(made, tmp_path, data_dir=fashion)
+    run = recipes.run_folder(made, tmp_path).path
+    state = torch.get_rng_state()
+    assert torch.equal(recipes.sample(run, 3), recipes.sample(run, 3))
+    assert torch.equal(torch.cat([*recipes.sample_batches(run, 70)])[:64], recipes.sample(run, 64))
+    ways = recipes.interpolate(run, rows=1, steps=3, truncation=0.0)
+    assert torch.equal(ways[0], ways[1])
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 def test_resume_is_bit_for_bit(tiny, fashion, run, tmp_path):
     """The whole recipe, with its data: the last step is done again."""
     saved = run / "checkpoints" / "step-00000004" / "shared.safetensors"
@@ -104,19 +124,63 @@ def test_resume_is_bit_for_bit(tiny, fashion, run, tmp_path):
     assert saved.read_bytes() == expected
 
 
-def test_the_metric_is_asked_by_its_protocol(tiny, fashion, tmp_path, monkeypatch):
-    asked = []
+class Corners:
+    """Features that take no time."""
 
-    def fake(sample, reference, protocol, **_):
-        asked.append((protocol, len(reference), reference.read(torch.tensor([0])).shape, sample(2).dtype))
-        return {"fid": 1.0}
+    name, num_features = "corners", 4
 
-    monkeypatch.setattr("pinets.recipes.adversarial.evaluate_generator", fake)
-    made = replace(tiny, metric="fid10k_test", validation_metric="fid_small")
-    result = recipes.train(made, tmp_path, data_dir=fashion)
-    assert result["test"] == {"fid": 1.0}
-    shape = torch.Size([1, 1, 32, 32])
-    assert asked == [("fid_small", 60, shape, torch.uint8)] * 2 + [("fid10k_test", 20, shape, torch.uint8)]
+    def __call__(self, images):
+        return images[:, 0, 8:10, 8:10].flatten(1).float()
+
+    def to(self, device):
+        return self
+
+
+@pytest.fixture
+def corners(monkeypatch, tmp_path):
+    monkeypatch.setattr("pinets.metrics.generation.evaluation.load_inception", lambda data_dir: Corners())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def measured(tiny, fashion, tmp_path, corners, monkeypatch):
+    """A run that was tested by a protocol, with few samples so that it is quick."""
+    few = replace(PROTOCOLS["fid10k_test"], samples=40), replace(PROTOCOLS["fid5k"], samples=30)
+    monkeypatch.setitem(PROTOCOLS, "fid10k_test", few[0])
+    monkeypatch.setitem(PROTOCOLS, "fid5k", few[1])
+    recipes.train(replace(tiny, metric="fid10k_test", validation_metric="fid5k"), tmp_path, data_dir=fashion)
+    return tmp_path / "fashion_ncp-small" / "seed-0"
+
+
+def test_the_protocol_is_kept_and_reported_with_its_numbers(measured, tmp_path):
+    told = "fid10k_test: 40 samples against 20 images of fashion_mnist/test, padded by 2, features corners"
+    result = RunFolder(measured).result()
+    assert result["protocol"] == told
+    assert set(result["test"]) == set(result["validation"]) == {"fid", "kid", "kid_std", "precision", "recall"}
+    assert text_table([summarize("fashion", [RunFolder(measured)])]).endswith(f"measured by {told}")
+    write_report({"fashion": [RunFolder(measured)]}, tmp_path / "report.html")
+    assert told in (tmp_path / "report.html").read_text()
+
+
+def test_a_run_is_measured_again_by_its_protocol_or_another(measured, fashion, capsys):
+    data = ["--data", str(fashion)]
+    assert main(["eval", str(measured), *data]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["values"] == RunFolder(measured).result()["test"]
+    assert (again["protocol"], again["reference_images"]) == ("fid10k_test", 20)
+    assert main(["eval", str(measured), "--protocol", "fid5k", "--samples", "25", *data]) == 0
+    other = json.loads(capsys.readouterr().out)
+    assert (other["protocol"], other["samples"], other["reference_images"]) == ("fid5k with 25 samples", 25, 60)
+    assert main(["eval", str(measured), "--split", "validation", *data]) == 0
+    validation = json.loads(capsys.readouterr().out)["validation"]
+    assert validation == pytest.approx(RunFolder(measured).result()["validation"])
+    assert main(["eval", str(measured), "--reference", "cifar10"]) == 2
+    assert "a run is compared with its own data" in capsys.readouterr().err
+
+
+def test_a_run_without_a_metric_needs_a_protocol(run, fashion, capsys):
+    assert main(["eval", str(run), "--data", str(fashion)]) == 1
+    assert "names no metric: choose a protocol" in capsys.readouterr().err
 
 
 def test_the_command_writes_a_grid_a_folder_and_a_figure(run, fashion, tmp_path, capsys):
@@ -124,8 +188,9 @@ def test_the_command_writes_a_grid_a_folder_and_a_figure(run, fashion, tmp_path,
     assert main(["sample", str(run), "--n", "4", "--grid", str(grid), "--seed", "0"]) == 0
     with Image.open(grid) as image:
         assert image.size == (66, 66)  # two by two, and two pixels between
-    assert main(["sample", str(run), "--n", "3", "--folder", str(folder)]) == 0
-    images = recipes.sample(run, 3)
+    assert main(["sample", str(run), "--n", "70", "--folder", str(folder)]) == 0  # more than are made at a time
+    images = recipes.sample(run, 70)
+    assert len(list(folder.iterdir())) == 70
     for number, path in enumerate(sorted(folder.iterdir())):
         with Image.open(path) as image:
             assert bytes(images[number].flatten().tolist()) == image.tobytes()
@@ -133,7 +198,13 @@ def test_the_command_writes_a_grid_a_folder_and_a_figure(run, fashion, tmp_path,
     assert "is not empty" in capsys.readouterr().err
     assert main(["sample", str(run), "--real", "--data", str(fashion), "--n", "4", "--grid", str(figure)]) == 0
     with Image.open(figure) as image:
-        assert image.size[0] > 1.5 * image.size[1]
+        width, height = image.size
+        assert width > 1.5 * height
+    shutil.copytree(run, run.parent / "seed-1")
+    words = [str(run), str(run.parent / "seed-1"), "--real", "--data", str(fashion), "--n", "4"]
+    assert main(["sample", *words, "--grid", str(figure)]) == 0
+    with Image.open(figure) as image:
+        assert image.size[0] > 1.4 * width  # a panel for each, though the recipe is one
 
 
 def test_wrong_runs_and_usage_are_told(run, cifar, tmp_path, capsys):
@@ -163,6 +234,29 @@ def test_the_report_shows_the_newest_samples(run, tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert page.count("data:image/png;base64,") == 1
     assert "samples at step 4" in page
+
+
+def test_all_but_the_test_images_of_a_folder_are_trained_on(tmp_path, monkeypatch):
+    for number in range(40):
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(tmp_path / f"{number}.png")
+    pictures = recipes.Pictures("pictures", size=8)
+    in_memory = pictures.load(tmp_path)
+    monkeypatch.setattr("pinets.data.pictures._IN_MEMORY", 0)
+    from_files = pictures.load(tmp_path)
+    for one, other in zip(in_memory, from_files, strict=True):
+        found = [part.read(torch.arange(len(part)), torch.empty(len(part), 0))[:, 0, 0, 0] for part in (one, other)]
+        assert found[0].equal(found[1])
+    assert [len(part) for part in from_files] == [36, 4]
+    with pytest.raises(ValueError, match="pad is for images that are held in memory"):
+        recipes.Pictures("pictures", size=8, pad=1).load(tmp_path)
+
+
+@pytest.mark.parametrize("change, made", [("model.channels=3", "3, 32, 32"), ("model.size=16", "1, 16, 16")])
+def test_a_generator_of_other_images_than_the_data_is_refused(fashion, tmp_path, change, made):
+    wrong = recipes.get_recipe("fashion_ncp", "small", [*TINY, change])
+    with pytest.raises(ValueError, match=rf"makes images of \({made}\) and the data are of \(1, 32, 32\)"):
+        recipes.train(wrong, tmp_path / "runs", data_dir=fashion)
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(

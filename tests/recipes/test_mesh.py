@@ -6,7 +6,7 @@ import torch
 
 from pinets import recipes
 from pinets.cli import main
-from pinets.mesh import read_mesh, write_mesh
+from pinets.mesh import HierarchyPlan, build_hierarchy, read_mesh, write_mesh
 from pinets.recipes.shapes import load_shape_model
 
 trimesh = pytest.importorskip("trimesh")
@@ -119,6 +119,16 @@ def test_a_set_of_another_size_is_refused(data, tmp_path):
         tiny("coma_spiral", "hierarchy.lengths=none")
 
 
+def test_the_unit_and_the_split_of_shapes_can_be_chosen(data):
+    made = tiny("coma_spiral", "data.millimetres=2.5")
+    assert made.data.load(data).test.millimetres == 2.5
+    assert tiny("coma_spiral").data.load(data).test.millimetres == 10.0
+    extrapolation = recipes.get_recipe("coma_spiral", "full", ["data.split=extrapolation:bareteeth"])
+    assert recipes.recipe_from_json(recipes.to_json(extrapolation)) == extrapolation
+    with pytest.raises(TypeError, match="mesh_faces has no option 'split'"):
+        tiny("coma_spiral", "data.split=interpolation").data.load(data)
+
+
 @pytest.fixture(scope="module")
 def runs(data, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
@@ -145,16 +155,31 @@ def test_shapes_are_encoded_decoded_and_calculated_with(data, runs):
 def test_the_command_line_writes_shapes(data, runs, tmp_path, capsys):
     run, out = str(runs / "coma_spiral_ncp_2_linear-small" / "seed-0"), tmp_path / "shapes"
     common = ["--data", str(data), "--out", str(out)]
-    assert main(["mesh", "reconstruct", run, "--index", "0,2", *common]) == 0
+    assert main(["sample", "reconstruct", run, "--index", "0,2", *common]) == 0
     assert "mean error" in capsys.readouterr().out
     assert len(read_mesh(out / "2-made.ply").vertices) == 162
-    assert main(["mesh", "interpolate", run, "--index", "0,1", "--steps", "3", "--format", "obj", *common]) == 0
+    assert main(["sample", "interpolate", run, "--index", "0,1", "--steps", "3", "--format", "obj", *common]) == 0
     assert sorted(path.name for path in out.glob("step-*")) == ["step-0.obj", "step-1.obj", "step-2.obj"]
-    assert main(["mesh", "arithmetic", run, "--index", "0,1,2", "--format", "glb", *common]) == 0
+    assert main(["sample", "arithmetic", run, "--index", "0,1,2", "--format", "glb", *common]) == 0
     assert (out / "a-b+c.glb").is_file()
-    assert main(["mesh", "arithmetic", run, "--index", "0,1", *common]) == 2
-    assert main(["mesh", "reconstruct", run, "--index", "10", *common]) == 2
+    assert main(["sample", "arithmetic", run, "--index", "0,1", *common]) == 2
+    assert main(["sample", "reconstruct", run, "--index", "10", *common]) == 2
     assert "there is no shape 10; test has 0 to 9" in capsys.readouterr().err
+    assert main(["sample", run]) == 1
+    assert "with an autoencoder of shapes: pinets sample reconstruct" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["obj", "ply", "gltf", "glb"])
+def test_exported_shapes_do_not_disturb_each_other(data, runs, tmp_path, kind):
+    """All of one folder are read back; glTF keeps its numbers in a file of their own if it is let."""
+    run = str(runs / "coma_spiral_ncp_2_linear-small" / "seed-0")
+    words = ["--index", "0,1,2", "--format", kind, "--data", str(data), "--out", str(tmp_path)]
+    assert main(["sample", "arithmetic", run, *words]) == 0
+    model = load_shape_model(run, data_dir=data)
+    shapes = model.splits.test.shapes[:3]
+    for name, expected in (*zip("abc", shapes, strict=True), ("a-b+c", model.arithmetic(*shapes))):
+        found = read_mesh(tmp_path / f"{name}.{kind}")
+        torch.testing.assert_close(found.vertices.float(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_report_has_figures_and_needs_no_network(data, runs, tmp_path, capsys):
@@ -163,7 +188,7 @@ def test_the_report_has_figures_and_needs_no_network(data, runs, tmp_path, capsy
     printed = capsys.readouterr().out
     assert "coma_pca-small" in printed
     page = out.read_text(encoding="utf-8")
-    assert "order 2" in page
+    assert "test shape 0, and what each order makes of it (order 1 is coma_spiral_linear-small; order 2 is" in page
     assert "Plotly" in page
     assert "<script src=" not in page
     assert {path.name for path in png.iterdir()} == {"error-against-order.png", "shape-errors.png"}
@@ -176,6 +201,15 @@ def test_prepare_shows_every_level(data, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert [line.split()[1] for line in printed.splitlines()[2:5]] == ["162", "41", "11"]
     assert len(read_mesh(levels / "level-2.ply").vertices) == 11
+    assert main(["mesh", "prepare", template, "--factors", "4", "--hops", "2,1", "--dilation", "2,1"]) == 0
+    told = capsys.readouterr().out.partition("hierarchy.lengths=")[2].splitlines()[0]
+    plan = HierarchyPlan((4,), (2, 1), (2, 1), tuple(map(int, told.split(","))))
+    by_rule = build_hierarchy(read_mesh(template), HierarchyPlan((4,), (2, 1), (2, 1)))
+    assert build_hierarchy(read_mesh(template), plan).digest() == by_rule.digest()
     assert main(["mesh", "prepare", template, "--factors", "4,4", "--hops", "1"]) == 2
     assert "hops must give a number from 1 on for each of 3 levels" in capsys.readouterr().err
     assert main(["mesh", "prepare", str(tmp_path / "none.obj")]) == 1
+    assert main(["mesh", "prepare", template, "--factors", "4", "--references", "162"]) == 1
+    assert "there is no vertex 162: vertices are numbered from 0 to 161" in capsys.readouterr().err
+    assert main(["mesh", "prepare", template, "--vertices", "5000"]) == 2
+    assert "--vertices: the template has 162, fewer than 5,000" in capsys.readouterr().err

@@ -96,6 +96,22 @@ def test_only_what_is_comparable_is_compared(tiny, cifar, tmp_path):
         recipes.compare([tiny], 1, tmp_path, data_dir=cifar)
 
 
+def test_a_layer_that_would_crash_torch_is_refused(tiny, cifar, tmp_path):
+    narrow = recipes.set_values(tiny, ["model.width=4"])
+    with pytest.raises(ValueError, match=r"layer2\.0\.\S+ is a strided 1x1 convolution of 4 channels.*=no"):
+        recipes.train(narrow, tmp_path, data_dir=cifar)
+    assert recipes.train(recipes.set_values(narrow, ["channels_last=no", "epochs=1"]), tmp_path, data_dir=cifar)
+
+
+def test_a_run_from_before_a_key_existed_goes_on(tiny, cifar, tmp_path):
+    first = recipes.train(tiny, tmp_path, data_dir=cifar)
+    file = recipes.run_folder(tiny, tmp_path).recipe_file
+    values = json.loads(file.read_text())
+    assert values["data"].pop("limit") is None
+    file.write_text(json.dumps(values))
+    assert recipes.train(tiny, tmp_path, data_dir=cifar, resume=True) == json.loads(json.dumps(first))
+
+
 @pytest.mark.slow  # the loop itself is killed at many points in tests/train/test_resume.py
 def test_killed_from_outside_and_resumed_on_the_command_line(cifar, tmp_path):
     """The whole way, as a user goes it: start, kill -9 at some moment, resume, and compare with a run left alone."""

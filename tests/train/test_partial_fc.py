@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,16 +14,7 @@ from pinets.train.arcface import ArcFace
 from pinets.train.optimizers import SGD
 from pinets.train.partial_fc import PartialFC
 
-SCRIPT = Path(__file__).with_name("toy_faces.py")
 SGDS = [SGD(lr=0.1), SGD(lr=0.1, momentum=0.9, weight_decay=5e-4), SGD(lr=0.1, momentum=0.9, nesterov=True)]
-
-
-@pytest.fixture(scope="session")
-def toy_faces():
-    specification = importlib.util.spec_from_file_location("pinets_toy_faces", SCRIPT)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("sgd", SGDS)
@@ -140,23 +126,11 @@ def test_wrong_use_is_told():
         classifier.update(lr=0.1)
 
 
-def torchrun(*arguments):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(SCRIPT)]
-    finished = subprocess.run(
-        [*command, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert finished.returncode == 0, finished.stderr
-
-
 @pytest.fixture(scope="module")
-def two_processes(toy_faces, tmp_path_factory):
+def two_processes(toy_faces, torchrun, tmp_path_factory):
     """The runs of two processes, all started once."""
     folder = tmp_path_factory.mktemp("two")
-    torchrun(folder, *toy_faces.OPTIONS)
+    torchrun("toy_faces.py", folder, *toy_faces.OPTIONS)
     return folder
 
 
@@ -189,11 +163,11 @@ def test_two_processes_give_the_result_of_one(toy_faces, two_processes, tmp_path
     assert [len(load_file(share)["state.task.classifier.centres"]) for share in sorted(shares)] == [5, 6]
 
 
-def test_two_processes_resume_bit_for_bit(two_processes, tmp_path):
+def test_two_processes_resume_bit_for_bit(torchrun, two_processes, tmp_path):
     shutil.copytree(two_processes / "sampled", tmp_path / "sampled")
     # so that the last three steps are done again
     (tmp_path / "sampled" / "checkpoints" / "step-00000012" / "process-1.safetensors").unlink()
-    torchrun(tmp_path, "sampled")
+    torchrun("toy_faces.py", tmp_path, "sampled")
     whole, resumed = saved(two_processes / "sampled"), saved(tmp_path / "sampled")
     assert all(torch.equal(whole[key], resumed[key]) for key in whole)
 

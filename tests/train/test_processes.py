@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-TOY = Path(__file__).with_name("toy.py")
 
-
-def torchrun(*arguments, code=0):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(TOY)]
-    finished = subprocess.run(
-        [*command, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert finished.returncode == code, finished.stderr
-    return finished.stderr
-
-
-def test_two_processes_give_the_result_of_one(toy, tmp_path):
+def test_two_processes_give_the_result_of_one(toy, torchrun, tmp_path):
     # without batch norm, whose statistics each process takes from its own half of a batch, and without dropout
     toy.train(tmp_path / "1", norm=False, dropout=0.0)
-    torchrun(tmp_path / "2", "classifier", "--plain")
+    torchrun("toy.py", tmp_path / "2", "classifier", "--plain")
     one, two = (load_file(tmp_path / n / "checkpoints" / "step-00000024" / "shared.safetensors") for n in "12")
     assert one.keys() == two.keys()
     for name, tensor in one.items():
@@ -48,20 +29,20 @@ def test_two_processes_give_the_result_of_one(toy, tmp_path):
     assert {path.name for path in saved.glob("process-*.safetensors")} == {f"process-{n}.safetensors" for n in (0, 1)}
 
 
-def test_two_processes_resume_bit_for_bit(tmp_path):
+def test_two_processes_resume_bit_for_bit(torchrun, tmp_path):
     """With dropout, which differs between the processes, and batch norm, whose statistics do."""
-    torchrun(tmp_path / "whole", "classifier", "--one-life")
+    torchrun("toy.py", tmp_path / "whole", "classifier", "--one-life")
     shutil.copytree(tmp_path / "whole", tmp_path / "resumed")
     lost = tmp_path / "resumed" / "checkpoints" / "step-00000024" / "process-1.safetensors"
     lost.unlink()  # so that the last three steps are done again
-    torchrun(tmp_path / "resumed", "classifier", "--one-life")
+    torchrun("toy.py", tmp_path / "resumed", "classifier", "--one-life")
     for name in ("shared", "process-0", "process-1"):
         whole, resumed = (tmp_path / run / "checkpoints" / "step-00000024" for run in ("whole", "resumed"))
         assert (whole / f"{name}.safetensors").read_bytes() == (resumed / f"{name}.safetensors").read_bytes()
 
 
-def test_a_loss_that_is_not_finite_on_one_process_stops_both(tmp_path):
-    errors = torchrun(tmp_path, "classifier", "--break-process", "1", code=1)
+def test_a_loss_that_is_not_finite_on_one_process_stops_both(torchrun, tmp_path):
+    errors = torchrun("toy.py", tmp_path, "classifier", "--break-process", "1", code=1)
     assert errors.count("NonFiniteError: step 5: the loss is") == 2
     assert "model.2 (Break)" in errors
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"step-00000003"}

@@ -178,7 +178,7 @@ def _deviation_along_line(model: nn.Module, inputs: tuple[Tensor, ...], degree: 
         values = tuple(o + t * s for o, s in zip(origin, slope, strict=True))
         out = torch.func.functional_call(model, state, values)
         tensors = out if isinstance(out, (tuple, list)) else (out,)
-        return torch.cat([value.flatten() for value in tensors])
+        return torch.cat([value.flatten().double() for value in tensors])  # a network may end in .float()
 
     with evaluating(model), torch.no_grad():
         try:

@@ -73,11 +73,13 @@ class Domain(Protocol):
 class Signed:
     """A (bi)linear function with negative coefficients, and what it is with their absolute values.
 
-    It is called as any function is; what carries sizes through a network (intervals) asks for the magnitude.
+    It is called as any function is; what carries sizes through a network (intervals) asks for the magnitude, and for
+    ``terms``, the same with ones as coefficients, where there can be more terms than operands have elements.
     """
 
     function: Callable[..., Tensor]
     magnitude: Callable[..., Tensor]
+    terms: Callable[..., Tensor] | None = None
 
     def __call__(self, *values: Tensor) -> Tensor:
         return self.function(*values)
@@ -111,9 +113,24 @@ class Graph:
     inputs: list[str]
     outputs: list[str]
 
-    def run(self, domain: Domain, values: Sequence[Value], dtype: torch.dtype | None = None) -> list[Any]:
-        """Run the graph with the given values in place of the inputs; constants are converted to ``dtype``."""
-        from pinets.algebra.rules import apply
+    def run(
+        self,
+        domain: Domain,
+        values: Sequence[Value],
+        dtype: torch.dtype | None = None,
+        *,
+        constants_in_domain: bool = False,
+    ) -> list[Any]:
+        """Run the graph with the given values in place of the inputs.
+
+        Args:
+            domain: What values are.
+            values: One for each input.
+            dtype: Constants are converted to it.
+            constants_in_domain: Whether sums and products of constants, such as a factored bias, are computed in the
+                domain as well, so that it knows of their rounding.
+        """
+        from pinets.algebra.rules import apply, apply_to_constants
 
         known: dict[str, Any] = {name: _convert(value, dtype) for name, value in self.constants.items()}
         known.update(zip(self.inputs, values, strict=True))
@@ -131,6 +148,9 @@ class Graph:
                     known[node.name] = args[0][args[1]]
                 elif not depends_on_input((args, kwargs)):
                     known[node.name] = _convert(target(*args, **kwargs), dtype)
+                    if constants_in_domain:
+                        operation = _operation(node, args, kwargs)
+                        known[node.name] = apply_to_constants(domain, operation, known[node.name])
                 else:
                     known[node.name] = apply(domain, _operation(node, args, kwargs))
                 for used in node.all_input_nodes:  # free what nobody needs any more

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pinets.algebra.graph import Domain, Operation, Signed, Value, depends_on_input
 
-__all__ = ["apply"]
+__all__ = ["apply", "apply_to_constants"]
 
 Rule = Callable[[Domain, Operation], Any]
 
@@ -71,6 +71,14 @@ def apply(domain: Domain, operation: Operation) -> Any:
         return domain.refuse(operation, str(refusal))
 
 
+def apply_to_constants(domain: Domain, operation: Operation, result: Any) -> Any:
+    """Run a sum or product of constants in a domain; of other operations, take the result as it is."""
+    if operation.name not in _SUMS_AND_PRODUCTS or not isinstance(result, Tensor) or not result.is_floating_point():
+        return result
+    lifted = [domain.constant(value) if isinstance(value, Tensor) else value for value in operation.args]
+    return apply(domain, replace(operation, args=tuple(lifted)))
+
+
 def _lift(domain: Domain, value: Any) -> Value:
     if isinstance(value, Value):
         return value
@@ -93,7 +101,10 @@ def _linear_in_first(domain: Domain, operation: Operation) -> Value:
         raise _NotPolynomialError("an argument other than the first depends on the input")
     if isinstance(first, (list, tuple)):
         raise _NotPolynomialError("takes a list where one tensor was expected")
-    return domain.linear(lambda x: operation.target(x, *rest, **operation.kwargs), first)
+    if not operation.example.is_floating_point():
+        raise _NotPolynomialError(f"rounds to {operation.example.dtype}")
+    options = {key: value for key, value in operation.kwargs.items() if key != "dtype"}  # no change of the function
+    return domain.linear(lambda x: operation.target(x, *rest, **options), first)
 
 
 def _negative(domain: Domain, operation: Operation) -> Value:
@@ -294,7 +305,7 @@ def _einsum(domain: Domain, operation: Operation) -> Value:
             equation, *(next(given) if at in live else size(tensor) for at, tensor in enumerate(tensors))
         )
 
-    function = Signed(with_live, partial(with_live, size=torch.abs))
+    function = Signed(with_live, partial(with_live, size=torch.abs), partial(with_live, size=torch.ones_like))
     if len(live) == 1:
         return domain.linear(function, tensors[live[0]])
     if len(live) == 2:
@@ -323,6 +334,8 @@ def _shape_only(domain: Domain, operation: Operation) -> Tensor:
 
 
 _F = torch.nn.functional
+
+_SUMS_AND_PRODUCTS = {"add", "sub", "mul", "matmul", "mm", "mv", "dot", "linear", "addmm", "addmv"}
 
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(_LINEAR_NAMES.split(), _linear_in_first),

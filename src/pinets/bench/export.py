@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pinets._extras import require
+from pinets.bench.rows import collect
 from pinets.bench.timing import interleave, machine, medians
 from pinets.deploy.export import Metadata, export
 from pinets.models import create_model, model_entry
@@ -96,12 +97,9 @@ def bench_export(
         seconds: How long to time each.
         on_row: Called with each result as it comes.
     """
-    facts, rows = machine(), []
+    facts = machine()
     with tempfile.TemporaryDirectory() as folder:
-        for case in which:
-            rows.append(measure(case, Path(folder) / "model.onnx", seconds))
-            if on_row is not None:
-                on_row(rows[-1])
+        rows = collect((measure(case, Path(folder) / "model.onnx", seconds) for case in which), on_row)
     return ExportBench(rows, facts)
 
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from pinets.bench.memory import peak_bytes
+from pinets.bench.rows import goals_reached
 from pinets.bench.timing import interleave, machine, medians, settle_memory
 from pinets.metrics.faces import search
 from pinets.metrics.faces.blocks import BLOCK
@@ -104,7 +105,7 @@ class FacesBench:
     machine: dict[str, object]
 
     def summary(self) -> str:
-        return f"{sum(row.reached for row in self.rows)} of {len(self.rows)} goals reached"
+        return goals_reached(row.reached for row in self.rows)
 
     def to_json(self) -> dict[str, object]:
         rows = [asdict(row) | {"case": str(row.case), "reached": row.reached} for row in self.rows]

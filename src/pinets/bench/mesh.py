@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pinets.bench.memory import peak_bytes
+from pinets.bench.rows import Comparison, collect, goals_reached
 from pinets.bench.timing import interleave, machine, medians, settle_memory
 from pinets.mesh import Hierarchy, HierarchyPlan, Level, Mesh, fit_length, spiral_lists
 from pinets.models.spiral import spiral_autoencoder
@@ -85,29 +86,14 @@ QUICK = _cases(vertices=400, batch=4)
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Comparison):
     """What a case came to, in seconds or bytes, and the baseline."""
 
     case: Case
-    value: float
-    baseline: float
     rounds: int = 1
 
-    @property
-    def ratio(self) -> float:
-        return self.value / self.baseline
-
-    @property
-    def reached(self) -> bool | None:
-        return None if self.case.goal is None else self.ratio <= self.case.goal
-
-    def __str__(self) -> str:
-        text = f"{self.case}: {self.ratio:.3f} of the baseline's"
-        if self.case.name == "convolution":
-            text += f", {1 / self.ratio:.2f} times as fast"
-        if self.case.goal is not None:
-            text += f"; goal {self.case.goal:.3f}{'' if self.reached else ', missed'}"
-        return text
+    def remark(self) -> str:
+        return f", {1 / self.ratio:.2f} times as fast" if self.case.name == "convolution" else ""
 
 
 @dataclass(frozen=True)
@@ -118,8 +104,7 @@ class MeshBench:
     machine: dict[str, object]
 
     def summary(self) -> str:
-        wanted = [row for row in self.rows if row.reached is not None]
-        return f"{sum(bool(row.reached) for row in wanted)} of {len(wanted)} goals reached"
+        return goals_reached(row.reached for row in self.rows)
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -145,17 +130,12 @@ def bench_mesh(
         least: How many.
         on_row: Called with each result as it comes.
     """
-    facts, rows = machine(), []
-    for case in which:
-        settle_memory()
-        row = _measure(case, seconds, least)
-        rows.append(row)
-        if on_row is not None:
-            on_row(row)
-    return MeshBench(rows, facts)
+    facts = machine()
+    return MeshBench(collect((_measure(case, seconds, least) for case in which), on_row), facts)
 
 
 def _measure(case: Case, seconds: float, least: int) -> Row:
+    settle_memory()
     if case.name not in ("convolution", "memory"):
         plain, network = (_step(case, layer) for layer in ("plain", case.name))
         times = interleave({"value": network, "baseline": plain}, seconds=seconds, least=least)

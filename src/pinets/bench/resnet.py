@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pinets.bench.memory import peak_bytes
+from pinets.bench.rows import Comparison, collect, goals_reached
 from pinets.bench.timing import interleave, machine, medians
 from pinets.models import BasicBlock, Bottleneck, create_model, local_product, resnet_cifar, tanh_product
 from pinets.models.blocks import ResidualBlock
@@ -93,32 +94,17 @@ QUICK: list[Case | MemoryCase] = [*_BLOCKS, *_cases(cifar=16, imagenet=2, compil
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Comparison):
     """What a case came to, in seconds or bytes, and the baseline; ``bound`` is the same blocks without products."""
 
     case: Case | MemoryCase
-    value: float
-    baseline: float
     bound: float | None = None
     rounds: int = 1
 
-    @property
-    def ratio(self) -> float:
-        return self.value / self.baseline
-
-    @property
-    def reached(self) -> bool | None:
-        return None if self.case.goal is None else self.ratio <= self.case.goal
-
-    def __str__(self) -> str:
-        text = f"{self.case}: {self.ratio:.3f} of the baseline's"
-        if isinstance(self.case, Case) and self.case.size == 224:
-            text += f", throughput {1 / self.ratio:.3f}"
-        if self.bound is not None:
-            text += f" ({self.bound / self.baseline:.3f} without products)"
-        if self.case.goal is not None:
-            text += f"; goal {self.case.goal:.3f}{'' if self.reached else ', missed'}"
-        return text
+    def remark(self) -> str:
+        throughput = isinstance(self.case, Case) and self.case.size == 224
+        text = f", throughput {1 / self.ratio:.3f}" if throughput else ""
+        return text if self.bound is None else f"{text} ({self.bound / self.baseline:.3f} without products)"
 
 
 @dataclass(frozen=True)
@@ -129,8 +115,7 @@ class ResNetBench:
     machine: dict[str, object]
 
     def summary(self) -> str:
-        wanted = [row for row in self.rows if row.reached is not None]
-        return f"{sum(bool(row.reached) for row in wanted)} of {len(wanted)} goals reached"
+        return goals_reached(row.reached for row in self.rows)
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -160,14 +145,13 @@ def bench_resnet(
         channels_last: The layout of images in memory; False for channels first.
         on_row: Called with each result as it comes.
     """
-    facts, rows = machine(), []
+    facts = machine()
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    for case in which:
-        row = measure_memory(case, layout) if isinstance(case, MemoryCase) else measure(case, seconds, layout)
-        rows.append(row)
-        if on_row is not None:
-            on_row(row)
-    return ResNetBench(rows, facts)
+    rows = (
+        measure_memory(case, layout) if isinstance(case, MemoryCase) else measure(case, seconds, layout)
+        for case in which
+    )
+    return ResNetBench(collect(rows, on_row), facts)
 
 
 def measure(case: Case, seconds: float, layout: torch.memory_format, least: int = 5) -> Row:

@@ -6,7 +6,9 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 
 from pinets import __version__
@@ -26,6 +28,7 @@ VERBS = (
     "train",
     "eval",
     "compare",
+    "reproduce",
     "sample",
     "list",
     "show",
@@ -51,7 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as end:  # argparse leaves this way, after help and after an error
         return end.code if isinstance(end.code, int) else 0
     try:
-        code: int = args.run(args)
+        with warnings_in_one_line(args.prog):
+            code: int = args.run(args)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -66,6 +70,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             print(f"{args.prog}: {explain(error)}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+
+
+@contextmanager
+def warnings_in_one_line(prog: str) -> Iterator[None]:
+    """Show warnings as errors are shown, without the line of code that gave them."""
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        print(f"{prog}: warning: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def make_parser(words: Sequence[str]) -> Parser:

@@ -17,7 +17,7 @@ from pinets.cli.parser import Parser, UsageError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["MODEL_HELP", "add_model", "example_input", "expression", "positive", "read_model", "shape"]
+__all__ = ["MODEL_HELP", "add_model", "example_input", "expression", "indices", "positive", "read_model", "shape"]
 
 MODEL_HELP = """MODEL is one of
   an expression     "Sequential(CCP(16, 8, rank=8, order=2), Linear(8, 4))", made
@@ -53,6 +53,18 @@ def shape(text: str) -> tuple[int, ...]:
     if not all(size.strip().isdecimal() and int(size) > 0 for size in sizes):
         raise argparse.ArgumentTypeError(f"expected a shape such as 16 or 3,32,32, got {text!r}")
     return tuple(map(int, sizes))
+
+
+def indices(text: str) -> tuple[int, ...]:
+    """Read numbers from 0 on.
+
+    >>> indices("0,10,20")
+    (0, 10, 20)
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"expected numbers from 0 on, as 0,10,20; got {text!r}")
+    return tuple(map(int, parts))
 
 
 def positive(text: str) -> int:

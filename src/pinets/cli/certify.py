@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 from pinets.cli.arguments import MODEL_HELP, add_model, example_input, positive, read_model
@@ -32,7 +33,7 @@ def add_parser(verbs: Verbs) -> None:
             pinets certify "CCP(16, 4, rank=8, order=3)"
             pinets certify "Sequential(CCP(16, 8, rank=8, order=2), MaxPool1d(2))"
             pinets certify networks.py:resnet --input 3,32,32 --json
-            pinets certify "CCP(3, 2, rank=8, order=3)" --box=-1,1 --boxes 64
+            pinets certify "CCP(3, 2, rank=8, order=3)" --box -1,1 --boxes 64
             pinets certify digits.safetensors --box 0.01 --around images.safetensors
         """,
     )
@@ -81,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
             for violation in certificate.violations
         ]
         known = {"polynomial": certificate.polynomial, "degree": certificate.degree, "violations": violations}
-        print(json.dumps({**known, **found}, indent=2))
+        print(json.dumps({**known, **_finite(found)}, indent=2))
     else:
         print(certificate)
         for number, rows in enumerate(found.get("boxes", ())):
@@ -131,20 +132,27 @@ def _read_inputs(path: str) -> Tensor:
 def _bound(model: nn.Module, lower: Tensor, upper: Tensor, boxes: int) -> list[list[dict[str, float]]]:
     """For every box, for every output: its bounds, those of plain intervals, and its rate of change."""
     from pinets.algebra import bounds, interval_bounds, lipschitz
+    from pinets.algebra.bounds import TooLargeError
 
     ours, plain = bounds(model, lower, upper, boxes=boxes), interval_bounds(model, lower, upper)
-    rate = lipschitz(model, lower, upper)
-    columns = {
-        "lower": ours.lower,
-        "upper": ours.upper,
-        "plain_lower": plain.lower,
-        "plain_upper": plain.upper,
-        "rate": rate,
-    }
+    columns = {"lower": ours.lower, "upper": ours.upper, "plain_lower": plain.lower, "plain_upper": plain.upper}
+    try:
+        columns["rate"] = lipschitz(model, lower, upper)
+    except TooLargeError as error:
+        print(f"without rates of change, {error}", file=sys.stderr)
     return [
         [{name: float(column[row].flatten()[output]) for name, column in columns.items()} for output in range(outputs)]
         for row, outputs in enumerate([ours.lower[0].numel()] * len(lower))
     ]
+
+
+def _finite(found: Any) -> Any:
+    """The same with null for what is infinite, which JSON cannot say."""
+    if isinstance(found, dict):
+        return {key: _finite(value) for key, value in found.items()}
+    if isinstance(found, list):
+        return [_finite(value) for value in found]
+    return found if math.isfinite(found) else None
 
 
 def _print(number: int, rows: list[dict[str, float]]) -> None:
@@ -152,5 +160,5 @@ def _print(number: int, rows: list[dict[str, float]]) -> None:
     for output, row in enumerate(rows):
         print(
             f"{output:6}: {row['lower']:12.5g} {row['upper']:12.5g}   ({row['plain_lower']:.5g} to "
-            f"{row['plain_upper']:.5g})   {row['rate']:.5g}"
+            f"{row['plain_upper']:.5g})   {row.get('rate', math.nan):.5g}"
         )

@@ -113,7 +113,13 @@ def _plan(args: argparse.Namespace) -> tuple[Plan, Circuit, Source]:
     is_run = Path(args.source).is_dir()
     source = read_run(args.source, args.data) if is_run else _read_expression(args)
     if args.calibrate:
-        source = replace(source, calibration=torch.from_numpy(read_array(args.calibrate)).float())
+        given = torch.from_numpy(read_array(args.calibrate)).float()
+        wanted = tuple(source.calibration.shape[1:])
+        if tuple(given.shape[1:]) != wanted:
+            raise UsageError(
+                f"{args.calibrate} must hold inputs of shape {wanted} with a batch axis, got {tuple(given.shape)}"
+            )
+        source = replace(source, calibration=given)
     options: dict[str, Any] = {"rings": (args.ring,)} if args.ring else {}
     plan, circuit = plan_network(
         source.network,
@@ -182,8 +188,12 @@ def _add_keygen(actions: Verbs) -> None:
 
 
 def run_keygen(args: argparse.Namespace) -> int:
-    from pinets.deploy.encrypted import make_client_keys
+    from pinets.deploy.encrypted import PlanError, make_client_keys, read_plan
 
+    if read_plan(args.client).parameters.insecure:
+        raise PlanError(
+            "the plan gives up security, to try things in Python: whoever has the ciphertexts could read them"
+        )
     target = Path(args.server) / "evaluation.keys"
     make_client_keys(args.client, target)
     print(f"{Path(args.client) / 'secret.key'} stays here; {target} is for the server, {target.stat().st_size:,} bytes")

@@ -20,11 +20,13 @@ def add_parser(verbs: Verbs) -> None:
         run,
         summary="evaluate the newest weights of a run, a folder of images, or faces",
         details=(
+            "The images of a generator are measured by the protocol of its recipe, or by --protocol.\n"
             "With --reference, the path is a folder of images, which are compared with those of a data set or of\n"
             "another folder. For verification and identification of faces: pinets eval faces --help"
         ),
         example="""
             pinets eval runs/cifar10_resnet18/seed-0 --split validation
+            pinets eval runs/cifar10_sngan/seed-0 --protocol is50k_10splits
             pinets eval samples --reference cifar10 --protocol fid5k
             pinets eval faces pairs --pack lfw.bin --embeddings lfw.npy
         """,
@@ -33,20 +35,44 @@ def add_parser(verbs: Verbs) -> None:
     parser.add_argument("path", metavar="PATH", help="a run folder, or a folder of images")
     parser.add_argument("--split", choices=["validation", "test"], help="of the run's data (default: test)")
     parser.add_argument("--data", metavar="DIR", help="where data sets are (default: $PINETS_DATA)")
-    images = parser.add_argument_group("a folder of images")
-    images.add_argument("--reference", metavar="NAME", help="a data set, or a folder of images")
-    images.add_argument("--protocol", metavar="NAME", help="fid50k_train, fid10k_test, fid5k (default), fid2k, ...")
+    images = parser.add_argument_group("images, of a generator or of a folder")
+    images.add_argument("--reference", metavar="NAME", help="for a folder: a data set, or another folder")
+    images.add_argument(
+        "--protocol",
+        metavar="NAME",
+        help="fid50k_train, fid10k_test, fid5k, fid2k, ... (default: that of the recipe; of a folder fid5k)",
+    )
     images.add_argument("--samples", type=positive, metavar="N", help="another number than the protocol's")
-    images.add_argument("--pad", type=positive, metavar="N", help="black pixels around the data set's images")
+    images.add_argument(
+        "--pad", type=positive, metavar="N", help="for a folder: black pixels around the data set's images"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.reference is not None or args.protocol is not None:
-        return run_images(args)
-    if args.samples is not None or args.pad is not None:
-        raise UsageError("--samples and --pad are for a folder of images: name what to compare with by --reference")
-    from pinets import recipes
+    from pinets.train.run import RunFolder
 
+    _require_protocol(args.protocol)
+    is_run = RunFolder(args.path).exists
+    if not is_run and (args.reference is not None or args.protocol is not None):
+        return run_images(args)
+    if not is_run and (args.samples is not None or args.pad is not None):
+        raise UsageError("--samples and --pad are for a folder of images: name what to compare with by --reference")
+    return run_run(args)
+
+
+def run_run(args: argparse.Namespace) -> int:
+    from pinets import recipes
+    from pinets.train.run import RunFolder
+
+    if args.reference is not None or args.pad is not None:
+        raise UsageError("--reference and --pad are for a folder of images: a run is compared with its own data")
+    recipe = recipes.recipe_from_json(RunFolder(args.path).recipe())
+    if isinstance(recipe, recipes.GenerationRecipe) and args.split is None:
+        result = recipes.measure(args.path, args.protocol, samples=args.samples, data_dir=args.data)
+        print(json.dumps(result.to_json(), indent=2))
+        return 0
+    if args.protocol is not None or args.samples is not None:
+        raise UsageError("--protocol and --samples are for the images of a generator, without --split")
     split: Literal["validation", "test"] = args.split or "test"
     metrics = recipes.evaluate(args.path, split, data_dir=args.data)
     if recipes.is_main_process():
@@ -55,17 +81,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def run_images(args: argparse.Namespace) -> int:
-    from pinets.metrics.generation import evaluate_folder, get_protocol
+    from pinets.metrics.generation import evaluate_folder
 
     if args.split is not None:
         raise UsageError("--split is for a run; with images the protocol decides, as in fid10k_test")
-    name = args.protocol or "fid5k"
-    try:
-        get_protocol(name)
-    except ValueError as error:
-        raise UsageError(f"--protocol: {error}") from error
     result = evaluate_folder(
-        args.path, args.reference, name, samples=args.samples, pad=args.pad or 0, data_dir=args.data
+        args.path,
+        args.reference,
+        args.protocol or "fid5k",
+        samples=args.samples,
+        pad=args.pad or 0,
+        data_dir=args.data,
     )
     print(json.dumps(result.to_json(), indent=2))
     return 0
+
+
+def _require_protocol(name: str | None) -> None:
+    from pinets.metrics.generation import get_protocol
+
+    if name is not None:
+        try:
+            get_protocol(name)
+        except ValueError as error:
+            raise UsageError(f"--protocol: {error}") from error

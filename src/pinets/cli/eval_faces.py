@@ -111,8 +111,8 @@ def _add_megaface(protocols: Verbs) -> None:
         summary="MegaFace: rank among distractors, and true accepts at one false in a million",
         details="Embeddings have one row for each image of their list; images on a list of noises are left out.",
         example="""
-            pinets eval faces megaface --probes facescrub.npy --probe-list facescrub_features_list.json
-            --distractors megaface.npy --distractor-list megaface_features_list.json_1000000_1
+            pinets eval faces megaface --probes facescrub.npy --probe-list facescrub_features_list.json \\
+            --distractors megaface.npy --distractor-list megaface_features_list.json_1000000_1 \\
             --probe-noises facescrub_noises.txt --distractor-noises megaface_noises.txt
         """,
     )
@@ -269,6 +269,7 @@ def _embeddings(
 ) -> tuple[Any, dict[str, str]]:
     """The rows, and what to tell of them: from files, or from the run's network."""
     from pinets.data.faces import open_embeddings
+    from pinets.metrics.faces import Summed, embed_faces
 
     if embeddings is not None:
         rows = open_embeddings(embeddings)
@@ -277,8 +278,7 @@ def _embeddings(
         mirrored = open_embeddings(flipped)
         if mirrored.shape != rows.shape:
             raise UsageError(f"{flipped} has shape {mirrored.shape}, and {embeddings} {rows.shape}")
-        return rows + mirrored, {"mirror images": "added"}
-    from pinets.metrics.faces import embed_faces
+        return Summed(rows, mirrored), {"mirror images": "added"}
     from pinets.recipes import trained
 
     assert faces is not None
@@ -314,17 +314,15 @@ def _model(args: argparse.Namespace) -> str:
 def _finish(args: argparse.Namespace, results: list[FaceResult]) -> int:
     """Print, save and report."""
     from pinets.report.faces import face_table, write_face_report
+    from pinets.report.text import aligned
 
     for protocol in dict.fromkeys(result.protocol for result in results):
         some = [result for result in results if result.protocol == protocol]
-        rows = face_table(some)
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         print(f"{some[0].model}, {protocol}, {', '.join(dict.fromkeys(result.data for result in some))}")
         for name, value in some[0].settings.items():
             print(f"  {name}: {value}")
-        for first, *others in rows:
-            cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
-            print("  " + "  ".join([first.ljust(widths[0]), *cells]).rstrip())
+        for line in aligned(face_table(some)):
+            print(f"  {line}")
     for result in results:
         result.save(args.out)
     print(f"report: {write_face_report(args.out)}")

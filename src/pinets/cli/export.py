@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, example_input, read_model, shape
+from pinets.cli.arguments import MODEL_HELP, example_input, expression, read_model, shape
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -59,9 +59,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _from_model(args: argparse.Namespace) -> tuple[nn.Module, Tensor, dict[str, Any]]:
-    model = read_model(args.source)
-    is_expression = "(" in args.source
-    return model.eval(), example_input(model, args.input), {"model": args.source} if is_expression else {}
+    from pinets import spec
+
+    model, known = read_model(args.source), {}
+    if args.source.endswith(".safetensors"):
+        known["model"] = spec.load(args.source)[1]["model"]
+    elif ":" not in args.source:  # which would name something in Python
+        known["model"] = expression(args.source)
+    return model.eval(), example_input(model, args.input), known
 
 
 def _from_run(args: argparse.Namespace) -> tuple[nn.Module, Tensor, dict[str, Any]]:
@@ -70,9 +75,10 @@ def _from_run(args: argparse.Namespace) -> tuple[nn.Module, Tensor, dict[str, An
 
     found = recipes.trained(args.source, network=args.network, data_dir=args.data)
     if found.missing:
-        print(f"{args.source}: without classes and preprocessing, {found.missing}", file=sys.stderr)
+        lacking = [word for word in ("classes", "preprocessing") if getattr(found, word) is None]
+        print(f"{args.source}: without {' and '.join(lacking)}, {found.missing}", file=sys.stderr)
     name = getattr(getattr(found.recipe, "model", None), "name", None)
     registered = model_entry(name).input_shape if name in list_models() else None
     example = example_input(found.network, args.input or found.input_shape or registered)
-    known = {"classes": found.classes, "preprocessing": found.preprocessing, "recipe": recipes.to_json(found.recipe)}
-    return found.network, example, known
+    known = {"classes": found.classes, "preprocessing": found.preprocessing, "model": found.expression}
+    return found.network, example, {**known, "recipe": recipes.to_json(found.recipe)}

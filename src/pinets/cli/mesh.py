@@ -1,18 +1,12 @@
-"""``pinets mesh``: hierarchies of templates, and what a trained autoencoder of shapes can do."""
+"""``pinets mesh``: hierarchies of templates, and the report on autoencoders of shapes."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pinets.cli.arguments import positive
-from pinets.cli.parser import Parser, UsageError, Verbs, add_verb
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from pinets.recipes.shapes import ShapeModel
+from pinets.cli.arguments import indices, positive
+from pinets.cli.parser import UsageError, Verbs, add_verb
 
 __all__ = ["add_parser"]
 
@@ -22,18 +16,16 @@ def add_parser(verbs: Verbs) -> None:
         verbs,
         "mesh",
         None,
-        summary="prepare templates, and reconstruct, interpolate and compare shapes",
+        summary="prepare templates, and report on autoencoders of shapes",
+        details="What a trained one makes of shapes: pinets sample reconstruct --help",
         example="""
             pinets mesh prepare template.obj
-            pinets mesh reconstruct runs/coma_spiral_ncp_3/seed-0 --index 0,10 --format ply
+            pinets mesh report runs --out meshes.html
         """,
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
     _add_prepare(actions)
-    _add_reconstruct(actions)
-    _add_interpolate(actions)
-    _add_arithmetic(actions)
-    _add_figures(actions)
+    _add_report(actions)
 
 
 def _add_prepare(actions: Verbs) -> None:
@@ -53,16 +45,19 @@ def _add_prepare(actions: Verbs) -> None:
     parser.add_argument("--hops", type=_numbers, help="turns of the spirals at each level (default: 1)")
     parser.add_argument("--dilation", type=_numbers, help="take every so many vertices of a spiral (default: 1)")
     parser.add_argument("--lengths", type=_numbers, help="of the spirals at each level (default: mean + 2 deviations)")
-    parser.add_argument("--references", type=_indices, default=(), help="vertices towards which spirals begin")
+    parser.add_argument("--references", type=indices, default=(), help="vertices towards which spirals begin")
     parser.add_argument("--vertices", type=positive, help="reduce the template to so many vertices first")
     parser.add_argument("--levels", metavar="FOLDER", help="also write each level as a PLY file into this folder")
 
 
 def run_prepare(args: argparse.Namespace) -> int:
     from pinets.mesh import HierarchyPlan, cached_hierarchy, collapse, read_mesh, write_mesh
+    from pinets.mesh.build import undilated_lengths
 
     template = read_mesh(args.template)
     if args.vertices:
+        if args.vertices > len(template.vertices):
+            raise UsageError(f"--vertices: the template has {len(template.vertices):,}, fewer than {args.vertices:,}")
         _, template = collapse(template, args.vertices)
     ones = (1,) * (len(args.factors) + 1)
     plan = HierarchyPlan(args.factors, args.hops or ones, args.dilation or ones, args.lengths, args.references)
@@ -85,88 +80,12 @@ def run_prepare(args: argparse.Namespace) -> int:
         print(f"{number:5}{len(vertices):10,}{len(level.mesh.faces):10,}{spirals.shape[1]:8}{padding:9.0%}{lost:>28}")
         if args.levels:
             write_mesh(Path(args.levels) / f"level-{number}.ply", vertices, level.mesh.faces)
-    print(f"lengths={','.join(map(str, hierarchy.lengths))}\nkept in {path}")
+    lengths = ",".join(map(str, undilated_lengths(hierarchy, plan)))
+    print(f"for a recipe: --set hierarchy.lengths={lengths}\nkept in {path}")
     return 0
 
 
-def _add_run(parser: Parser) -> None:
-    parser.add_argument("path", metavar="RUN", help="the run folder of an autoencoder of shapes")
-    parser.add_argument("--data", metavar="DIR", help="where data sets are (default: $PINETS_DATA)")
-    parser.add_argument("--split", choices=["train", "validation", "test"], default="test", help="(default: test)")
-    parser.add_argument("--format", choices=["obj", "ply", "off", "stl", "glb"], default="ply", help="(default: ply)")
-    parser.add_argument("--out", metavar="FOLDER", default="shapes", help="where meshes go (default: shapes)")
-
-
-def _add_reconstruct(actions: Verbs) -> None:
-    parser = add_verb(
-        actions,
-        "reconstruct",
-        run_reconstruct,
-        summary="write shapes and what the autoencoder makes of them, coloured by the error",
-        example="pinets mesh reconstruct runs/coma_spiral_ncp_3/seed-0 --index 0,10,20",
-    )
-    _add_run(parser)
-    parser.add_argument("--index", type=_indices, default=(0,), help="which shapes of the split (default: 0)")
-
-
-def run_reconstruct(args: argparse.Namespace) -> int:
-    from pinets.report.mesh import error_colors
-
-    model, shapes = _load(args, args.index)
-    errors = model.errors(shapes)
-    for number, shape, made, error in zip(args.index, shapes, model.reconstruct(shapes), errors, strict=True):
-        _write(model, args, f"{number}-true", shape)
-        _write(model, args, f"{number}-made", made, error_colors(error, float(errors.max())))
-        print(f"shape {number}: mean error {float(error.mean()):.3f} mm, largest {float(error.max()):.3f} mm")
-    print(f"written to {args.out}; the colours go from 0 to {float(errors.max()):.3f} mm")
-    return 0
-
-
-def _add_interpolate(actions: Verbs) -> None:
-    parser = add_verb(
-        actions,
-        "interpolate",
-        run_interpolate,
-        summary="write the shapes on the way from one to another",
-        example="pinets mesh interpolate runs/coma_spiral_ncp_3/seed-0 --index 0,60 --steps 8",
-    )
-    _add_run(parser)
-    parser.add_argument("--index", type=_indices, required=True, help="the first and the last, as 0,60")
-    parser.add_argument("--steps", type=positive, default=8, help="shapes, both ends included (default: 8)")
-
-
-def run_interpolate(args: argparse.Namespace) -> int:
-    _require_count(args.index, 2, "the first and the last shape, as 0,60")
-    model, shapes = _load(args, args.index)
-    for number, shape in enumerate(model.interpolate(shapes[0], shapes[1], args.steps)):
-        _write(model, args, f"step-{number}", shape)
-    print(f"{args.steps} shapes written to {args.out}")
-    return 0
-
-
-def _add_arithmetic(actions: Verbs) -> None:
-    parser = add_verb(
-        actions,
-        "arithmetic",
-        run_arithmetic,
-        summary="write the shape whose latent vector is that of A - B + C",
-        example="pinets mesh arithmetic runs/coma_spiral_ncp_3/seed-0 --index 20,0,60",
-    )
-    _add_run(parser)
-    parser.add_argument("--index", type=_indices, required=True, help="A, B and C, as 20,0,60")
-
-
-def run_arithmetic(args: argparse.Namespace) -> int:
-    _require_count(args.index, 3, "A, B and C, as 20,0,60")
-    model, shapes = _load(args, args.index)
-    for name, shape in zip("abc", shapes, strict=True):
-        _write(model, args, name, shape)
-    _write(model, args, "a-b+c", model.arithmetic(*shapes))
-    print(f"a, b, c and a-b+c written to {args.out}")
-    return 0
-
-
-def _add_figures(actions: Verbs) -> None:
+def _add_report(actions: Verbs) -> None:
     parser = add_verb(
         actions,
         "report",
@@ -190,35 +109,5 @@ def run_report(args: argparse.Namespace) -> int:
     return 0
 
 
-def _load(args: argparse.Namespace, indices: tuple[int, ...]) -> tuple[ShapeModel, Tensor]:
-    from pinets.recipes.shapes import load_shape_model
-
-    model = load_shape_model(args.path, data_dir=args.data)
-    shapes = getattr(model.splits, args.split).shapes
-    for index in indices:
-        if index >= len(shapes):
-            raise UsageError(f"--index: there is no shape {index}; {args.split} has 0 to {len(shapes) - 1}")
-    return model, shapes[list(indices)]
-
-
-def _write(model: ShapeModel, args: argparse.Namespace, name: str, shape: Tensor, colors: Tensor | None = None) -> None:
-    from pinets.mesh import write_mesh
-
-    write_mesh(Path(args.out) / f"{name}.{args.format}", shape, model.template.faces, colors=colors)
-
-
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(positive(part) for part in text.split(","))
-
-
-def _indices(text: str) -> tuple[int, ...]:
-    """Read numbers from 0 on, as 0,10,20."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
-        raise argparse.ArgumentTypeError(f"expected numbers from 0 on, as 0,10,20; got {text!r}")
-    return tuple(map(int, parts))
-
-
-def _require_count(indices: tuple[int, ...], count: int, what: str) -> None:
-    if len(indices) != count:
-        raise UsageError(f"--index: expected {what}; got {len(indices)} numbers")

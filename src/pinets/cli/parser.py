@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeAlias
@@ -10,6 +11,8 @@ from typing import Any, NoReturn, TypeAlias
 from pinets._nearest import did_you_mean
 
 __all__ = ["Parser", "UsageError", "Verbs", "Words", "add_traceback", "add_verb"]
+
+_NUMBERS = re.compile(r"-\.?\d[\d.,eE+-]*$")  # what begins with a minus and is a value all the same
 
 Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
 
@@ -23,6 +26,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+        self._negative_number_matcher = _NUMBERS  # by argparse's own, -1,1 would be an option
         self.words = Words(self)
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]

@@ -1,4 +1,4 @@
-"""``pinets sample``: images from the generators of runs."""
+"""``pinets sample``: images from the generators of runs; and shapes from autoencoders."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pinets.cli import sample_shapes
 from pinets.cli.arguments import positive
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
@@ -20,14 +21,19 @@ def add_parser(verbs: Verbs) -> None:
         verbs,
         "sample",
         run,
-        summary="generate images with the newest weights of a run",
-        details="Several runs, or --real, make one figure with a panel for each; --folder takes one run.",
+        summary="generate images, or reconstruct shapes, with the newest weights of a run",
+        details=(
+            "Several runs, or --real, make one figure with a panel for each; --folder takes one run.\n"
+            "Shapes: pinets sample reconstruct --help, and in the same way interpolate and arithmetic"
+        ),
         example="""
             pinets sample runs/fashion_ncp-small/seed-0 --n 64 --grid out.png --seed 0
             pinets sample runs/fashion_ncp-small/seed-0 --n 5000 --folder samples
             pinets sample runs/fashion_{linear,ccp,ncp}-small/seed-0 --real --grid figure.png
+            pinets sample reconstruct runs/coma_spiral_ncp_3-small/seed-0 --index 0,10
         """,
     )
+    sample_shapes.add_parsers(parser.words)
     parser.add_argument("paths", metavar="RUN", nargs="+", help="run folders")
     parser.add_argument("--n", metavar="N", type=positive, default=64, help="how many images (default: 64)")
     parser.add_argument("--grid", metavar="FILE", help="write them as one picture, PNG (default: samples.png)")
@@ -55,28 +61,28 @@ def run(args: argparse.Namespace) -> int:
     from pinets.report.pictures import side_by_side, write_folder, write_grid
 
     steps = max(2, round(args.n**0.5))
+    chosen = {"seed": args.seed, "truncation": args.truncation}
 
     def images(path: str) -> Tensor:
-        chosen = {"seed": args.seed, "truncation": args.truncation}
         if args.interpolate:
             return recipes.interpolate(path, max(1, args.n // steps), steps, **chosen)
         return recipes.sample(path, args.n, **chosen)
 
     if args.folder is not None:
-        made = images(args.paths[0])
-        write_folder(made, args.folder)
-        print(f"{len(made)} images in {args.folder}")
+        few = [images(args.paths[0])] if args.interpolate else recipes.sample_batches(args.paths[0], args.n, **chosen)
+        print(f"{write_folder(few, args.folder)} images in {args.folder}")
         if args.grid is None:
             return 0
-        write_grid(made, args.grid)
+        write_grid(images(args.paths[0]), args.grid)
     elif len(args.paths) == 1 and not args.real:
         write_grid(images(args.paths[0]), args.grid or "samples.png")
     else:
         panels = {}
         if args.real:
             panels["real"] = recipes.real_images(args.paths[0], args.n, seed=args.seed, data_dir=args.data)
-        for path in args.paths:
-            panels[Path(path).parent.name or path] = images(path)
+        names = [Path(path).parent.name for path in args.paths]  # of the recipes
+        for path, name in zip(args.paths, names, strict=True):
+            panels[name if name and names.count(name) == 1 else path] = images(path)
         side_by_side(panels, args.grid or "samples.png")
     print(f"grid: {args.grid or 'samples.png'}")
     return 0

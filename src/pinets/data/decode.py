@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +17,7 @@ from torch import Tensor
 from pinets._extras import require
 from pinets.data.errors import DataError
 
-__all__ = ["CentreCrop", "Crop", "RandomResizedCrop", "decode_image", "encode_png"]
+__all__ = ["CentreCrop", "Crop", "RandomResizedCrop", "decode_image", "encode_png", "open_image"]
 
 _TRIES = 10  # to find a box that fits into the image
 
@@ -92,6 +94,20 @@ class RandomResizedCrop(Crop):
         return left, upper, left + w, upper + h
 
 
+@contextmanager
+def open_image(file: Path | io.BytesIO, name: str | Path) -> Iterator[Any]:
+    """Open an image with Pillow; one that cannot be decoded within the statement is a :class:`DataError` by name."""
+    image_module = require("PIL.Image", extra="train")
+    try:
+        with image_module.open(file) as image:
+            yield image
+    except image_module.UnidentifiedImageError as error:  # Pillow's own text names an address in memory
+        raise DataError(f"{name}: cannot be decoded as an image (it does not begin as one)") from error
+    # what Pillow raises for damaged files: OSError, SyntaxError and ValueError by format, and for a bomb its own
+    except (OSError, SyntaxError, ValueError, EOFError, image_module.DecompressionBombError) as error:
+        raise DataError(f"{name}: cannot be decoded as an image ({error})") from error
+
+
 def decode_image(encoded: bytes, name: str, crop: Crop, uniforms: Sequence[float]) -> Tensor:
     """Decode an image to RGB, uint8 of shape (3, size, size).
 
@@ -101,17 +117,11 @@ def decode_image(encoded: bytes, name: str, crop: Crop, uniforms: Sequence[float
         crop: Which part is kept, at which size.
         uniforms: The numbers the crop takes.
     """
-    image_module = require("PIL.Image", extra="train")
-    try:
-        with image_module.open(io.BytesIO(encoded)) as image:
-            width, height = image.size
-            box = crop.box(width, height, uniforms)
-            picture = image.convert("RGB").resize((crop.size, crop.size), image_module.Resampling.BILINEAR, box=box)
-    except image_module.UnidentifiedImageError as error:  # Pillow's own text names an address in memory
-        raise DataError(f"{name}: cannot be decoded as an image (it does not begin as one)") from error
-    # what Pillow raises for damaged files: OSError, SyntaxError and ValueError by format, and for a bomb its own
-    except (OSError, SyntaxError, ValueError, EOFError, image_module.DecompressionBombError) as error:
-        raise DataError(f"{name}: cannot be decoded as an image ({error})") from error
+    bilinear = require("PIL.Image", extra="train").Resampling.BILINEAR
+    with open_image(io.BytesIO(encoded), name) as image:
+        width, height = image.size
+        box = crop.box(width, height, uniforms)
+        picture = image.convert("RGB").resize((crop.size, crop.size), bilinear, box=box)
     pixels = torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8)
     return pixels.view(crop.size, crop.size, 3).permute(2, 0, 1)
 

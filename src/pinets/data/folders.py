@@ -15,7 +15,15 @@ from pinets.data.encoded import EncodedSet, complete
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.samples import Splits
 
-__all__ = ["FolderSet", "crops", "image_files", "read_class_folders", "read_image_folder", "read_listed_images"]
+__all__ = [
+    "FolderSet",
+    "crops",
+    "image_files",
+    "label_folders",
+    "read_class_folders",
+    "read_image_folder",
+    "read_listed_images",
+]
 
 _IMAGES = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp"}
 
@@ -81,18 +89,31 @@ def read_class_folders(folder: Path, crop: Crop, classes: Sequence[str] | None =
     found = sorted(path.name for path in folder.iterdir() if path.is_dir())
     if not found:
         raise MissingDataError(f"{folder} has no folders: there must be one for each class")
-    names = tuple(found) if classes is None else tuple(classes)
+    for name in found:
+        if classes is not None and name not in classes:
+            raise DataError(f"{folder / name}: there is no class {name!r} among the training images")
+    return label_folders(folder, found, crop, classes)
+
+
+def label_folders(folder: Path, names: Sequence[str], crop: Crop, classes: Sequence[str] | None = None) -> FolderSet:
+    """List the images of named folders, each of one class.
+
+    Args:
+        folder: Holds the folders.
+        names: Which of them.
+        crop: For decoding.
+        classes: All classes, in order; ``names`` if left out.
+    """
+    number = {name: label for label, name in enumerate(names if classes is None else classes)}
     paths: list[str] = []
     labels: list[int] = []
-    for name in found:
-        if name not in names:
-            raise DataError(f"{folder / name}: there is no class {name!r} among the training images")
+    for name in names:
         images = image_files(folder / name)
         if not images:
             raise DataError(f"{folder / name} holds no images")
         paths += images
-        labels += [names.index(name)] * len(images)
-    return FolderSet(torch.tensor(labels), names, crop, tuple(paths))
+        labels += [number[name]] * len(images)
+    return FolderSet(torch.tensor(labels), tuple(number), crop, tuple(paths))
 
 
 def read_listed_images(folder: Path, listing: Mapping[str, str], crop: Crop, classes: Sequence[str]) -> FolderSet:

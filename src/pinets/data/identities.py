@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import torch
-
 from pinets.data.damage import Damage
 from pinets.data.decode import Crop
 from pinets.data.encoded import EncodedSet
-from pinets.data.errors import DataError, MissingDataError
-from pinets.data.folders import FolderSet, image_files
+from pinets.data.errors import MissingDataError
+from pinets.data.folders import FolderSet, label_folders
 from pinets.data.recordio import open_records
 from pinets.data.shards import open_shards, shard_classes
 
@@ -49,12 +47,4 @@ def open_identity_folders(folder: Path, crop: Crop, people: list[str] | None = N
             names = sorted(entry.name for entry in entries if entry.is_dir())
     if not names:
         raise MissingDataError(f"{folder} holds neither train.rec, nor train-*.tar, nor a folder for each person")
-    paths: list[str] = []
-    labels: list[int] = []
-    for label, name in enumerate(names):
-        images = image_files(folder / name)
-        if not images:
-            raise DataError(f"{folder / name} holds no images")
-        paths += images
-        labels += [label] * len(images)
-    return FolderSet(torch.tensor(labels), tuple(names), crop, tuple(paths))
+    return label_folders(folder, names, crop)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +29,7 @@ def read_shapes(path: str | Path) -> Tensor:
     """The shapes of a ``.npy`` file, or of a folder of meshes in the order of their names: float32, (N, V, 3)."""
     path = Path(path)
     if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
-        return _read_all(files, path)[0]
+        return _read_all(_mesh_files(path))
     try:
         array = np.lib.format.open_memmap(path, mode="r")  # refuses pickles
     except FileNotFoundError:
@@ -39,23 +38,58 @@ def read_shapes(path: str | Path) -> Tensor:
         raise DataError(f"{path} cannot be read as an array: {error}") from error
     if array.ndim != 3 or array.shape[-1] != 3 or array.dtype.kind != "f":
         raise DataError(f"{path}: shapes must be numbers (N, V, 3), got {array.shape} {array.dtype}")
-    return torch.from_numpy(np.array(array, dtype=np.float32))
+    return _finite(torch.from_numpy(np.array(array, dtype=np.float32)), path)
 
 
-def _read_all(files: Sequence[Path], folder: Path) -> tuple[Tensor, Mesh]:
-    """The shapes of files of one topology, and the first as a mesh."""
+def _finite(shapes: Tensor, source: object) -> Tensor:
+    """Refuse shapes with vertices that are nowhere, saying which and where they come from."""
+    broken = ~torch.isfinite(shapes).flatten(1).all(dim=1)
+    if broken.any():
+        first = int(broken.nonzero()[0])
+        raise DataError(
+            f"{source}: shape {first} has vertices that are not finite, as {int(broken.sum())} of {len(shapes)} have"
+        )
+    return shapes
+
+
+def _mesh_files(folder: Path) -> list[Path]:
+    """The meshes in a folder, in the order of their names."""
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
     if not files:
         raise DataError(f"{folder} has no mesh: no file that ends in {', '.join(SUFFIXES)}")
-    first = _read(files[0])
+    return files
+
+
+def _read_parts(
+    parts: Mapping[str, Sequence[Path]], folder: Path, millimetres: float, validation: float = 0.1
+) -> Splits[MeshSet]:
+    """Files of one topology as three parts; where the validation has none, a fraction of the training shapes."""
+    for name in ("train", "test"):
+        if not parts[name]:
+            raise DataError(f"{folder}: of {sum(map(len, parts.values()))} shapes none is left for {name}")
+    first = parts["train"][0]
+    shapes = {name: _read_all(files, first) for name, files in parts.items() if files}
+    held = shapes.get("validation", validation)
+    return mesh_splits(shapes["train"], shapes["test"], _read(first), millimetres, validation=held)
+
+
+def _read_all(files: Sequence[Path], like: Path | None = None) -> Tensor:
+    """The shapes of files that have the same faces as one of them, or another file."""
+    like = files[0] if like is None else like
+    first = _read(like)
     shapes = torch.empty(len(files), *first.vertices.shape)
     for number, file in enumerate(files):
         mesh = _read(file)
-        if mesh.vertices.shape != first.vertices.shape or not torch.equal(mesh.faces, first.faces):
-            raise DataError(
-                f"{file} has {mesh}, but {files[0]} has {first}: all shapes of a set must have the same faces"
-            )
+        _require_alike(mesh, first, file, like)
         shapes[number] = mesh.vertices
-    return shapes, first
+    return shapes
+
+
+def _require_alike(mesh: Mesh, first: Mesh, source: object, first_source: object) -> None:
+    if mesh.vertices.shape != first.vertices.shape or not torch.equal(mesh.faces, first.faces):
+        raise DataError(
+            f"{source} has {mesh}, but {first_source} has {first}: all shapes of a set must have the same faces"
+        )
 
 
 def _read(file: Path) -> Mesh:
@@ -74,11 +108,18 @@ def read_mesh_arrays(folder: Path, *, validation: float = 0.1, millimetres: floa
         millimetres: How many of them the unit of the positions has.
     """
     template = _read(_template(folder))
-    own = folder / "validation.npy"
-    held: float | Tensor = read_shapes(own) if own.is_file() else validation
-    return mesh_splits(
-        read_shapes(folder / "train.npy"), read_shapes(folder / "test.npy"), template, millimetres, validation=held
-    )
+
+    def part(name: str) -> Tensor:
+        shapes = read_shapes(folder / f"{name}.npy")
+        if shapes.shape[1] != len(template.vertices):
+            raise DataError(
+                f"{folder / name}.npy: its shapes have {shapes.shape[1]} vertices, but the template has "
+                f"{len(template.vertices)}"
+            )
+        return shapes
+
+    held: float | Tensor = part("validation") if (folder / "validation.npy").is_file() else validation
+    return mesh_splits(part("train"), part("test"), template, millimetres, validation=held)
 
 
 def read_mesh_folder(folder: Path, *, validation: float = 0.1, millimetres: float = 1.0) -> Splits[MeshSet]:
@@ -89,19 +130,12 @@ def read_mesh_folder(folder: Path, *, validation: float = 0.1, millimetres: floa
         validation: The last fraction of the training shapes is held out, where there is no ``validation/``.
         millimetres: How many of them the unit of the positions has.
     """
-    parts = {}
-    for name in ("train", "test", "validation"):
-        if name != "validation" or (folder / name).is_dir():
-            if not (folder / name).is_dir():
-                raise DataError(f"{folder} has no folder {name}")
-            files = sorted(file for file in (folder / name).iterdir() if file.suffix.lower() in SUFFIXES)
-            parts[name] = _read_all(files, folder / name)
-    template = parts["train"][1]
-    for name, (_, mesh) in parts.items():
-        if not torch.equal(mesh.faces, template.faces):
-            raise DataError(f"{folder / name} has other faces than {folder / 'train'}")
-    held: float | Tensor = parts["validation"][0] if "validation" in parts else validation
-    return mesh_splits(parts["train"][0], parts["test"][0], template, millimetres, validation=held)
+    for name in ("train", "test"):
+        if not (folder / name).is_dir():
+            raise DataError(f"{folder} has no folder {name}")
+    names = [name for name in ("train", "validation", "test") if (folder / name).is_dir()]
+    parts = {name: _mesh_files(folder / name) for name in names}
+    return _read_parts(parts, folder, millimetres, validation)
 
 
 def read_coma(folder: Path, *, split: str = "interpolation") -> Splits[MeshSet]:
@@ -109,9 +143,10 @@ def read_coma(folder: Path, *, split: str = "interpolation") -> Splits[MeshSet]:
 
     Args:
         folder: Where the subjects are.
-        split: ``"interpolation"``: of each hundred frames of a sequence the last ten are the test, and the ten before
-            them the validation. Or the name of an expression (``"extrapolation:bareteeth"``): all of it is the test,
-            and every tenth run of ten frames of the others the validation.
+        split: ``"interpolation"``, published as "sliced": of each hundred frames, counted through all sequences in the
+            order of their names, the first ten are the test. Or the name of an expression
+            (``"extrapolation:bareteeth"``): all of it is the test. Of each hundred of the frames the second ten are the
+            validation, which is not published.
     """
     kind, _, expression = split.partition(":")
     sequences = {path: sorted(path.glob("*.ply")) for path in sorted(folder.glob("*/*")) if path.is_dir()}
@@ -119,28 +154,28 @@ def read_coma(folder: Path, *, split: str = "interpolation") -> Splits[MeshSet]:
     names = {path.name for path in sequences}
     if not sequences:
         raise DataError(f"{folder} has no sequence: no SUBJECT/EXPRESSION/*.ply")
-    if kind not in ("interpolation", "extrapolation") or (kind == "extrapolation" and expression not in names):
+    if split != "interpolation" and (kind != "extrapolation" or expression not in names):
         raise DataError(
             f"split must be interpolation, or extrapolation:NAME with one of {', '.join(sorted(names))}; got {split!r}"
         )
     parts: dict[str, list[Path]] = {"train": [], "validation": [], "test": []}
+    counted = 0
     for path, files in sequences.items():
-        for frame, file in enumerate(files):
-            if kind == "extrapolation" and path.name == expression:
-                parts["test"].append(file)
-            else:
-                parts[_of_hundred(frame, kind)].append(file)
-    found = {name: _read_all(files, folder) for name, files in parts.items()}
-    template = found["train"][1]
-    return mesh_splits(found["train"][0], found["test"][0], template, 1000.0, validation=found["validation"][0])
+        if kind == "extrapolation" and path.name == expression:
+            parts["test"] += files
+            continue
+        for file in files:
+            parts[_of_hundred(counted, kind)].append(file)
+            counted += 1
+    return _read_parts(parts, folder, 1000.0)
 
 
 def _of_hundred(frame: int, kind: str) -> str:
     """The part that a frame belongs to, by its place in its hundred."""
     place = frame % 100
-    if kind == "interpolation" and place >= 90:
+    if kind == "interpolation" and place < 10:
         return "test"
-    return "validation" if 80 <= place < 90 else "train"
+    return "validation" if 10 <= place < 20 else "train"
 
 
 def read_dfaust(folder: Path) -> Splits[MeshSet]:
@@ -159,22 +194,26 @@ def read_dfaust(folder: Path) -> Splits[MeshSet]:
         try:
             with h5py.File(path, "r") as file:
                 faces = torch.from_numpy(np.asarray(file["faces"]).astype(np.int64))
-                subjects = _by_subject(name for name in file if name != "faces")
-                for sequences in subjects.values():
+                for sequences in _by_subject(name for name in file if name != "faces").values():
                     for name, part in zip(sequences, _last_two(len(sequences)), strict=True):
-                        shapes = torch.from_numpy(np.asarray(file[name], dtype=np.float32)).permute(2, 0, 1)
-                        parts[part].append(shapes.contiguous())
-        except (OSError, KeyError, RuntimeError, ValueError) as error:
+                        shapes = _sequence(np.asarray(file[name], dtype=np.float32), f"sequence {name}")
+                        mesh = Mesh(shapes[0].double(), faces)
+                        template = mesh if template is None else template
+                        _require_alike(mesh, template, f"sequence {name}", files[0])
+                        parts[part].append(shapes)
+        except (OSError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise DataError(f"{path} cannot be read as DFAUST's registrations: {error}") from error
-        first = next(shapes[0] for shapes in [*parts["train"], *parts["test"]])
-        if template is not None and not torch.equal(template.faces, faces):
-            raise DataError(f"{path} has other faces than {files[0]}")
-        template = Mesh(first.double(), faces)
-    assert template is not None
     arrays = {name: torch.cat(shapes) for name, shapes in parts.items() if shapes}
-    if len(arrays) < 3:
+    if template is None or len(arrays) < 3:
         raise DataError(f"{folder}: a subject needs at least three sequences, one for each part")
     return mesh_splits(arrays["train"], arrays["test"], template, 1000.0, validation=arrays["validation"])
+
+
+def _sequence(array: np.ndarray, name: str) -> Tensor:
+    """The frames of a sequence, (V, 3, frames), as shapes."""
+    if array.ndim != 3 or array.shape[1] != 3 or array.shape[2] == 0:
+        raise DataError(f"{name} must be (V, 3, frames), got {array.shape}")
+    return _finite(torch.from_numpy(array).permute(2, 0, 1).contiguous(), name)
 
 
 def _by_subject(names: Iterable[str]) -> dict[str, list[str]]:

@@ -33,6 +33,8 @@ class MeshSet(ArraySet):
     millimetres: float = field(kw_only=True)
 
     def __post_init__(self) -> None:
+        if not self.millimetres > 0:
+            raise DataError(f"millimetres must be positive, got {self.millimetres}")
         vertices = len(self.template.vertices)
         if self.inputs.dtype != torch.float32 or self.inputs.ndim != 3 or self.inputs.shape[1:] != (vertices, 3):
             raise DataError(
@@ -70,18 +72,20 @@ def mesh_splits(
         validation: The fraction of the training shapes that is held out, or shapes of its own.
     """
 
-    def part(shapes: Tensor) -> MeshSet:
+    def part(shapes: Tensor, name: str) -> MeshSet:
+        if len(shapes) == 0:
+            raise DataError(f"there are no shapes for {name}")
         labels = torch.zeros(len(shapes), dtype=torch.int64)
         return MeshSet(shapes, labels, ("shape",), template=template, millimetres=millimetres)
 
     if isinstance(validation, Tensor):
-        return Splits(part(train), part(validation), part(test))
+        return Splits(part(train, "training"), part(validation, "the validation"), part(test, "the test"))
     if not 0 < validation < 1:
         raise ValueError(f"validation must lie between 0 and 1, got {validation}")
     held = max(1, round(validation * len(train)))
     if held >= len(train):
         raise DataError(f"nothing remains of {len(train)} training shapes when {held} are held out")
-    return Splits(part(train[:-held]), part(train[-held:]), part(test))
+    return Splits(part(train[:-held], "training"), part(train[-held:], "the validation"), part(test, "the test"))
 
 
 def reduce_shapes(splits: Splits[MeshSet], vertices: int) -> Splits[MeshSet]:

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import torch
 
-from pinets._extras import require
-from pinets.data.decode import CentreCrop
+from pinets.data.decode import CentreCrop, open_image
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.folders import FolderSet, image_files
 from pinets.data.samples import ImageSet, Splits
-from pinets.data.splits import hold_out
+from pinets.data.splits import divide
 
 __all__ = ["read_pictures"]
 
@@ -36,11 +35,8 @@ def read_pictures(
     labels = torch.zeros(len(paths), dtype=torch.int64)
     every: FolderSet = FolderSet(labels, ("image",), CentreCrop(size, resize=size), tuple(paths))
     if len(paths) * 3 * size * size > _IN_MEMORY:
-        rest, test = hold_out(every, validation, seed=seed)
-        return Splits(*hold_out(rest, validation, seed=seed + 1), test)
-    in_memory = every.in_memory()
-    rest_in_memory, test_in_memory = hold_out(in_memory, validation, seed=seed)
-    return Splits(*hold_out(rest_in_memory, validation, seed=seed + 1), test_in_memory)
+        return divide(every, validation, seed=seed)
+    return divide(every.in_memory(), validation, seed=seed)
 
 
 def _require_alike(paths: list[str]) -> None:
@@ -54,12 +50,8 @@ def _require_alike(paths: list[str]) -> None:
 
 
 def _kind(path: str) -> tuple[int, int, str]:
-    pillow = require("PIL.Image", extra="train")
-    try:
-        with pillow.open(path) as image:
-            return (*image.size, image.mode)
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: cannot be decoded as an image ({error})") from error
+    with open_image(Path(path), path) as image:
+        return (*image.size, image.mode)
 
 
 def _describe(width: int, height: int, mode: str) -> str:

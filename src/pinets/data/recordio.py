@@ -12,6 +12,7 @@ looking at one record for each identity; without them, at all records.
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -123,11 +124,11 @@ def _unpack(data: bytes, name: str) -> Record:
     if len(data) < _HEADER.size:
         raise DataError(f"{name} is too short for its header: {len(data)} of {_HEADER.size} bytes")
     flag, label, _, _ = _HEADER.unpack_from(data)
-    if flag == 0:
-        return Record((label,), data[_HEADER.size :])
     if len(data) < _HEADER.size + 4 * flag:
         raise DataError(f"{name} is damaged: it announces {flag} labels, and has {len(data)} bytes")
-    labels = struct.unpack_from(f"<{flag}f", data, _HEADER.size)
+    labels = struct.unpack_from(f"<{flag}f", data, _HEADER.size) if flag else (label,)
+    if not all(map(math.isfinite, labels)):
+        raise DataError(f"{name} is damaged: a label is no number")
     return Record(labels, data[_HEADER.size + 4 * flag :])
 
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from pinets.data.errors import DataError
-from pinets.data.samples import Samples
+from pinets.data.samples import Samples, Splits
 
-__all__ = ["hold_out", "stratified_indices"]
+__all__ = ["divide", "hold_out", "stratified_indices"]
 
 
 def stratified_indices(labels: Tensor, fraction: float, *, seed: int = 0) -> Tensor:
@@ -47,3 +47,9 @@ def hold_out(samples: Samples, fraction: float = 0.1, *, seed: int = 0) -> tuple
     remains = torch.ones(len(samples), dtype=torch.bool)
     remains[held] = False
     return samples.subset(remains.nonzero().flatten()), samples.subset(held)
+
+
+def divide(samples: Samples, fraction: float, *, seed: int) -> Splits[Samples]:
+    """Three parts of a set that brings none: the fraction is held out for the test, and again for validation."""
+    rest, test = hold_out(samples, fraction, seed=seed)
+    return Splits(*hold_out(rest, fraction, seed=seed + 1), test)

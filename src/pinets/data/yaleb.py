@@ -8,15 +8,16 @@ import torch
 from torch import Tensor
 
 from pinets._extras import require
+from pinets.data.decode import open_image
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.samples import ImageSet, Splits
-from pinets.data.splits import hold_out
+from pinets.data.splits import divide
 
-__all__ = ["read_yaleb"]
+__all__ = ["list_yaleb", "read_yaleb"]
 
 
 def read_yaleb(folder: Path, *, size: int = 64, validation: float = 0.1, seed: int = 0) -> Splits[ImageSet]:
-    """Read ``CroppedYale``: a folder for each person, with pgm files. Pictures of the ambient light are left out.
+    """Read all images of ``CroppedYale`` into memory.
 
     Args:
         folder: Holds the folders ``yaleB01`` to ``yaleB39``.
@@ -24,28 +25,29 @@ def read_yaleb(folder: Path, *, size: int = 64, validation: float = 0.1, seed: i
         validation: The fraction of every person's images held out, once for validation and once for the test.
         seed: Decides which images are held out.
     """
+    paths, labels, people = list_yaleb(folder)
+    images = torch.stack([_decode(path, size) for path in paths])
+    return divide(ImageSet(images, labels, people), validation, seed=seed)
+
+
+def list_yaleb(folder: Path) -> tuple[list[Path], Tensor, tuple[str, ...]]:
+    """The images of the folders of people, without those taken in ambient light; whom each shows; their names."""
     people = sorted(path for path in folder.glob("yaleB*") if path.is_dir())
     if not people:
         raise MissingDataError(f"{folder} has no folders yaleB01, yaleB02, ...")
-    images: list[Tensor] = []
+    paths: list[Path] = []
     labels: list[int] = []
     for label, person in enumerate(people):
-        files = sorted(file for file in person.glob("*.pgm") if "Ambient" not in file.name)
+        files = sorted(file for file in person.glob("*.pgm") if not file.stem.endswith("_Ambient"))
         if not files:
             raise DataError(f"{person} holds no pgm files")
-        images += [_decode(file, size) for file in files]
+        paths += files
         labels += [label] * len(files)
-    every = ImageSet(torch.stack(images), torch.tensor(labels), tuple(person.name for person in people))
-    rest, test = hold_out(every, validation, seed=seed)
-    return Splits(*hold_out(rest, validation, seed=seed + 1), test)
+    return paths, torch.tensor(labels), tuple(person.name for person in people)
 
 
 def _decode(path: Path, size: int) -> Tensor:
-    pillow = require("PIL.Image", extra="train")
-    try:
-        with pillow.open(path) as image:
-            picture = image.convert("L").resize((size, size), pillow.Resampling.BILINEAR)
-    # what Pillow raises for damaged files, by format
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: cannot be decoded as an image ({error})") from error
+    bilinear = require("PIL.Image", extra="train").Resampling.BILINEAR
+    with open_image(path, path) as image:
+        picture = image.convert("L").resize((size, size), bilinear)
     return torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8).view(1, size, size)

@@ -14,9 +14,9 @@ from pinets.mesh.decimation import collapse
 from pinets.mesh.hierarchy import Hierarchy, Level
 from pinets.mesh.mesh import Mesh, MeshError
 from pinets.mesh.projection import barycentric
-from pinets.mesh.spirals import fit_length, spiral_length, spiral_lists
+from pinets.mesh.spirals import fit_length, require_vertices, spiral_length, spiral_lists
 
-__all__ = ["HierarchyPlan", "build_hierarchy", "cache_folder", "cached_hierarchy"]
+__all__ = ["HierarchyPlan", "build_hierarchy", "cache_folder", "cached_hierarchy", "undilated_lengths"]
 
 _VERSION = 1  # raise it when the same values give other hierarchies
 
@@ -80,6 +80,7 @@ def build_hierarchy(template: Mesh, plan: HierarchyPlan | None = None) -> Hierar
     """
     plan = HierarchyPlan() if plan is None else plan
     plan.check()
+    require_vertices(template, plan.references)
     meshes, down, up = [template], [], []
     for count in plan.sizes(len(template.vertices))[1:]:
         fine = meshes[-1]
@@ -97,6 +98,18 @@ def build_hierarchy(template: Mesh, plan: HierarchyPlan | None = None) -> Hierar
         length = spiral_length(lists) if plan.lengths is None else plan.lengths[number]
         levels.append(Level(mesh, fit_length(lists, length, dilation=plan.dilation[number])))
     return Hierarchy(tuple(levels), tuple(down), tuple(up))
+
+
+def undilated_lengths(hierarchy: Hierarchy, plan: HierarchyPlan) -> tuple[int, ...]:
+    """The lengths a plan would give so that the same hierarchy comes out: those of the spirals before dilation."""
+    if plan.lengths is not None:
+        return plan.lengths
+    return tuple(
+        spirals if step == 1 else spiral_length(spiral_lists(level.mesh, hops=hops))
+        for level, spirals, hops, step in zip(
+            hierarchy.levels, hierarchy.lengths, plan.hops, plan.dilation, strict=True
+        )
+    )
 
 
 def _nearest(points: Tensor, mesh: Mesh) -> list[int]:

@@ -33,6 +33,8 @@ def read_mesh(path: str | Path) -> Mesh:
     try:
         # process=False keeps every vertex, in the order of the file
         found = trimesh.load(path, force="mesh", process=False, maintain_order=True)
+        if len(found.faces) == 0:
+            raise MeshError("there are no triangles in it")
         if path.suffix.lower() == ".stl":
             found.merge_vertices()
         vertices, faces = (
@@ -42,6 +44,8 @@ def read_mesh(path: str | Path) -> Mesh:
         return Mesh(vertices.reshape(-1, 3), faces.reshape(-1, 3))
     except MeshError as error:
         raise MeshError(f"{path}: {error}") from error
+    except IndexError as error:  # what trimesh answers such a face with
+        raise MeshError(f"{path}: a face names a vertex that there is not ({error})") from error
     except Exception as error:  # trimesh answers a damaged file with whatever it stumbled over
         raise MeshError(f"{path} cannot be read as a mesh: {type(error).__name__}: {error}") from error
 
@@ -62,10 +66,10 @@ def write_mesh(path: str | Path, vertices: Tensor, faces: Tensor, *, colors: Ten
     arrays: dict[str, Any] = {"vertices": vertices.detach().double().numpy(), "faces": faces.numpy()}
     if colors is not None:
         arrays["vertex_colors"] = colors.numpy()
-    content = trimesh.Trimesh(**arrays, process=False).export(file_type=path.suffix.lower()[1:])
-    if isinstance(content, dict):  # glTF is several files
-        for name, part in content.items():
-            target = path if name.endswith(".gltf") else path.with_name(name)
-            write_bytes(target, part)
-        return
+    kind = path.suffix.lower()[1:]
+    # by itself, glTF would keep its numbers in a file that all meshes of a folder share
+    options = {"embed_buffers": True} if kind == "gltf" else {}
+    content = trimesh.Trimesh(**arrays, process=False).export(file_type=kind, **options)
+    if isinstance(content, dict):  # the files of a glTF, which is one with the numbers in it
+        (content,) = content.values()
     write_bytes(path, content.encode() if isinstance(content, str) else content)

@@ -16,7 +16,7 @@ from pinets._extras import require
 from pinets.mesh.mesh import Mesh, MeshError
 from pinets.mesh.neighbours import ordered_neighbours
 
-__all__ = ["fit_length", "geodesic_distances", "spiral_length", "spiral_lists"]
+__all__ = ["fit_length", "geodesic_distances", "require_vertices", "spiral_length", "spiral_lists"]
 
 
 def spiral_lists(mesh: Mesh, *, hops: int = 1, references: Sequence[int] = ()) -> list[list[int]]:
@@ -98,10 +98,7 @@ def fit_length(spirals: Sequence[Sequence[int]], length: int, *, dilation: int =
 
 def geodesic_distances(mesh: Mesh, references: Sequence[int] = ()) -> Tensor:
     """How far each vertex is from the nearest reference, along the edges; every connected part has one at least."""
-    count = len(mesh.vertices)
-    for reference in references:
-        if not 0 <= reference < count:
-            raise MeshError(f"there is no vertex {reference}: vertices are numbered from 0 to {count - 1}")
+    require_vertices(mesh, references)
     graph = _edge_lengths(mesh)
     csgraph = require("scipy.sparse.csgraph", extra="mesh")
     parts = torch.from_numpy(csgraph.connected_components(graph, directed=False)[1])
@@ -109,6 +106,14 @@ def geodesic_distances(mesh: Mesh, references: Sequence[int] = ()) -> Tensor:
     lowest = {part: vertex for vertex, part in reversed(list(enumerate(parts.tolist())))}
     sources = [*references, *(vertex for part, vertex in sorted(lowest.items()) if part not in known)]
     return torch.from_numpy(csgraph.dijkstra(graph, directed=False, indices=sources, min_only=True))
+
+
+def require_vertices(mesh: Mesh, references: Sequence[int]) -> None:
+    """Refuse the number of a vertex that there is not."""
+    count = len(mesh.vertices)
+    for reference in references:
+        if not 0 <= reference < count:
+            raise MeshError(f"there is no vertex {reference}: vertices are numbered from 0 to {count - 1}")
 
 
 def _edge_lengths(mesh: Mesh) -> object:

@@ -7,7 +7,7 @@ from pinets.recipes.face_recognition import Embedder, FacePack, FaceRecipe, LfwP
 from pinets.recipes.recipe import Recipe, Scale
 from pinets.recipes.registry import get_recipe, list_recipes, recipe, recipe_from_json, recipe_notes
 from pinets.recipes.running import compare, evaluate, is_main_process, run_folder, train
-from pinets.recipes.sampling import interpolate, real_images, sample
+from pinets.recipes.sampling import interpolate, measure, real_images, sample, sample_batches
 from pinets.recipes.trained import Trained, trained
 from pinets.recipes.values import RecipeError, from_json, set_values, to_json
 
@@ -40,6 +40,7 @@ __all__ = [
     "interpolate",
     "is_main_process",
     "list_recipes",
+    "measure",
     "mesh",
     "polynomial",
     "real_images",
@@ -48,6 +49,7 @@ __all__ = [
     "recipe_notes",
     "run_folder",
     "sample",
+    "sample_batches",
     "set_values",
     "speech",
     "to_json",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,14 +13,15 @@ from torch.nn import functional as F
 
 from pinets.data import Batches, Compose, FolderSet, ImageSet, Normalize, RandomFlip, SampleSet, Transform, load
 from pinets.losses import Hinge, NonSaturating, Wasserstein
-from pinets.metrics.generation import PROTOCOLS, TensorSource, evaluate_generator, get_protocol
-from pinets.models import create_model
-from pinets.recipes.classification import Model
+from pinets.metrics.generation import TensorSource, get_protocol
+from pinets.metrics.generation import evaluate as evaluate_images
+from pinets.recipes.model import Network
 from pinets.recipes.recipe import Recipe
 from pinets.train.generation import Generation, Sampler
+from pinets.train.layout import put_channels_last
 from pinets.train.loop import Plan
 from pinets.train.optimizers import Adam
-from pinets.train.randomness import seed_everything
+from pinets.train.randomness import seed_everything, seed_processes_apart
 from pinets.train.schedules import Constant, LinearDecay
 from pinets.train.task import Split
 
@@ -32,13 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["GenerationRecipe", "Network", "Pictures", "draw_noise"]
 
 NoiseName = Literal["normal", "uniform"]
-
-
-class Network(Model):
-    """A registered generator or discriminator and what it is made with; on a command line ``--set model.width=16``."""
-
-    def build(self, classes: int = 0) -> nn.Module:
-        return create_model(self.name, **self.options)
 
 
 @dataclass(frozen=True)
@@ -61,12 +55,23 @@ class Pictures:
         """The images to train on, and those to test with."""
         options: dict[str, Any] = {} if self.size is None else {"size": self.size}
         splits = load(self.name, data_dir, **options)
-        if not isinstance(splits.train, ImageSet):
-            return splits.train, splits.test
         train = [splits.train, splits.validation]
-        images, labels = torch.cat([part.images for part in train]), torch.cat([part.labels for part in train])
-        both = (ImageSet(images, labels, splits.train.classes), splits.test)
+        labels = torch.cat([part.labels for part in train])
+        if isinstance(splits.train, FolderSet):
+            if self.pad:
+                raise ValueError(f"pad is for images that are held in memory, and {self.name} is read from files")
+            paths = tuple(path for part in train for path in part.paths)
+            return replace(splits.train, paths=paths, labels=labels), splits.test
+        if not isinstance(splits.train, ImageSet):
+            raise ValueError(f"{self.name} is no set of images in memory or in files to generate more of")
+        both = (ImageSet(torch.cat([part.images for part in train]), labels, splits.train.classes), splits.test)
         return tuple(ImageSet(F.pad(part.images, [self.pad] * 4), part.labels, part.classes) for part in both)  # type: ignore[return-value]
+
+    @property
+    def changes(self) -> str:
+        """What was done to the images, for their name."""
+        scaled = "" if self.size is None else f", {self.size}x{self.size}"
+        return scaled + (f", padded by {self.pad}" if self.pad else "")
 
     def transform(self) -> Transform:
         """Values in [-1, 1], as the generator's."""
@@ -136,6 +141,11 @@ class GenerationRecipe(Recipe):
     def networks(self) -> dict[str, nn.Module]:
         return {"model": self.model.build(), "discriminator": self.discriminator.build()}
 
+    def reference(self, protocol: str, train: SampleSet, test: SampleSet) -> ImageSource:
+        """What a protocol compares generated images with."""
+        split = getattr(get_protocol(protocol), "split", "train")
+        return _source(f"{self.data.name}/{split}{self.data.changes}", test if split == "test" else train)
+
     def prepare(self, data_dir: str | Path | None, accelerator: Accelerator) -> tuple[Generation, Plan]:
         train, test = self.data.load(data_dir)
         processes = accelerator.num_processes
@@ -159,7 +169,7 @@ class GenerationRecipe(Recipe):
         networks = self.networks()
         if self.channels_last:
             for network in networks.values():
-                network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+                put_channels_last(network, accelerator.device)
         generator, discriminator = networks["model"], networks["discriminator"]
         optimizers = {
             "generator": self.optimizer.build(generator.parameters()),
@@ -170,17 +180,21 @@ class GenerationRecipe(Recipe):
             for name, optimizer in optimizers.items()
         }
         latent: Any = generator.latent
+        _require_alike(generator, latent, train)
 
         def noise(count: int) -> Tensor:
             return draw_noise(self.noise, count, latent, accelerator.device)
+
+        protocols: dict[Split, str] = {}
 
         def evaluate(sample: Sampler, split: Split) -> dict[str, float]:
             protocol = self.metric if split == "test" else self.validation_metric
             if protocol is None:
                 return {}
-            reference = test if getattr(PROTOCOLS[protocol], "split", "train") == "test" else train
-            source = _source(f"{self.data.name}, {len(reference)} images", reference)
-            return evaluate_generator(sample, source, protocol, device=accelerator.device, data_dir=data_dir)
+            source = self.reference(protocol, train, test)
+            result = evaluate_images(sample, source, protocol, device=accelerator.device, data_dir=data_dir)
+            protocols[split] = result.conditions
+            return result.values
 
         task = Generation(
             generator,
@@ -195,16 +209,23 @@ class GenerationRecipe(Recipe):
             discriminator_steps=self.discriminator_steps,
             generator_batch=self.generator_batch // processes,
             average=self.average,
+            protocols=protocols,
         )
-        if accelerator.process_index > 0:  # the weights are the main process's; the noise is to differ
-            torch.manual_seed(self.seed + accelerator.process_index)
-        plan = Plan(
-            steps=self.epochs * self.steps_per_epoch,
-            steps_per_epoch=self.steps_per_epoch,
-            checkpoint_every=self.checkpoint_every,
-            log_every=self.log_every,
+        seed_processes_apart(self.seed, accelerator)
+        return task, self.plan(self.steps_per_epoch)
+
+
+def _require_alike(generator: nn.Module, latent: int, train: SampleSet) -> None:
+    """Refuse a generator of images of another kind than those it is to imitate."""
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        made = generator.eval()(torch.zeros(1, latent)).shape[1:]
+    generator.train()
+    real = train.read(torch.tensor([0]), torch.zeros(1, train.draws)).shape[1:]
+    if made != real:
+        raise ValueError(
+            f"the generator makes images of {tuple(made)} and the data are of {tuple(real)} (channels, height, width): "
+            "change channels or size of model and discriminator, or of data"
         )
-        return task, plan
 
 
 def draw_noise(name: NoiseName, count: int, latent: int, device: torch.device | str = "cpu") -> Tensor:

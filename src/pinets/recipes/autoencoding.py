@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from pinets.data import Batches, MeshSet, Splits, Standardize, load, reduce_shapes
+from pinets.data import MeshSet, Splits, Standardize, load, reduce_shapes
 from pinets.mesh.build import HierarchyPlan, cached_hierarchy
 from pinets.mesh.hierarchy import Hierarchy
 from pinets.models.spiral import MeshPCA, graph_autoencoder, spiral_autoencoder
 from pinets.models.spiral.build import LayerName, NormName, SpiralActivation
 from pinets.models.spiral.graph import OperatorName
-from pinets.recipes.recipe import Recipe
+from pinets.recipes.recipe import Recipe, evaluation_batches
 from pinets.train.loop import Plan
 from pinets.train.mesh import MeshAutoencoding
 from pinets.train.optimizers import SGD, Adam, AdamW
-from pinets.train.randomness import seed_everything
+from pinets.train.randomness import seed_everything, seed_processes_apart
 from pinets.train.schedules import Constant, Exponential, LinearDecay, MultiStep, OneCycle, Warmup
 from pinets.train.task import Split
 
@@ -41,15 +41,21 @@ class Shapes:
         vertices: How many a shape has.
         reduced: Whether they are fewer than the set's own, by quadric edge collapse of the template.
         limit: Train on this many shapes only, spread evenly over the training shapes.
+        split: Of COMA, ``"interpolation"`` or ``"extrapolation:EXPRESSION"``; the set's own if left out.
+        millimetres: How many of them the unit of your own shapes has; the set's own if left out.
     """
 
     name: str
     vertices: int
     reduced: bool = False
     limit: int | None = None
+    split: str | None = None
+    millimetres: float | None = None
 
     def load(self, data_dir: str | Path | None) -> Splits[MeshSet]:
-        splits = load(self.name, data_dir)
+        given = {"split": self.split, "millimetres": self.millimetres}
+        options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        splits = load(self.name, data_dir, **options)
         if self.reduced:
             splits = reduce_shapes(splits, self.vertices)
         found = len(splits.train.template.vertices)
@@ -146,32 +152,20 @@ class AutoencodingRecipe(Recipe):
         splits = self.data.load(data_dir)
         hierarchy = load_hierarchy(self, splits.train, accelerator)
         standardize = Standardize.of(splits.train.shapes)
-        share = {"rank": accelerator.process_index, "world_size": accelerator.num_processes}
-        batches = Batches(
-            splits.train,
-            self.batch // self.accumulate,
-            transform=standardize,
-            shuffle=True,
-            drop_last=True,
-            seed=self.seed,
-            **share,
-        )
-        steps_per_epoch = max(1, len(batches) // self.accumulate)
+        batches = self.training_batches(splits.train, standardize, accelerator)
+        plan = self.plan(self.updates(batches))
         seed_everything(self.seed, accelerator.device)
         network = self.model.build(hierarchy, self.latent)
         optimizer = schedule = None
-        steps = self.epochs * steps_per_epoch
         if isinstance(network, MeshPCA):
             network.fit(splits.train.shapes, standardize.mean, standardize.deviation)
-            steps = steps_per_epoch = 1  # nothing is left to train
+            plan = replace(plan, steps=1, steps_per_epoch=1)  # nothing is left to train
         else:
             optimizer = self.optimizer.build(network.parameters())
-            schedule = self.schedule.attach(optimizer, steps_per_epoch=steps_per_epoch, epochs=self.epochs)
+            schedule = self.schedule.attach(optimizer, steps_per_epoch=plan.steps_per_epoch, epochs=self.epochs)
 
         def samples(split: Split) -> Iterable[tuple[Tensor, Tensor]]:
-            part = splits.validation if split == "validation" else splits.test
-            size = _EVALUATION_BATCH - _EVALUATION_BATCH % accelerator.num_processes
-            return Batches(part, size, transform=standardize, **share)
+            return evaluation_batches(splits, split, _EVALUATION_BATCH, standardize, accelerator)
 
         task = MeshAutoencoding(
             network,
@@ -184,14 +178,7 @@ class AutoencodingRecipe(Recipe):
             accelerator=accelerator,
             clip=self.clip,
         )
-        if accelerator.process_index > 0:  # the weights are the main process's
-            torch.manual_seed(self.seed + accelerator.process_index)
-        plan = Plan(
-            steps=steps,
-            steps_per_epoch=steps_per_epoch,
-            checkpoint_every=self.checkpoint_every,
-            log_every=self.log_every,
-        )
+        seed_processes_apart(self.seed, accelerator)
         return task, plan
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pinets.recipes.classification import ClassificationRecipe, Images, Model
+from pinets.recipes.model import with_model
 from pinets.recipes.recipe import Scale
 from pinets.recipes.registry import recipe
 from pinets.train.optimizers import SGD
@@ -106,16 +107,11 @@ def cifar100_prodpoly_resnet34(scale: Scale = "full") -> ClassificationRecipe:
     return with_model(cifar100_resnet34(scale), "prodpoly_resnet34_cifar100")
 
 
-def with_model(recipe: ClassificationRecipe, name: str) -> ClassificationRecipe:
-    """The same recipe for another model of the same width."""
-    return replace(recipe, model=replace(recipe.model, name=name))
-
-
 def small(full: ClassificationRecipe) -> ClassificationRecipe:
     """A quarter of the width and a few epochs: about ten minutes on two cores."""
     return replace(
         full,
-        model=replace(full.model, options={**full.model.options, "width": 16}),
+        model=full.model.with_options(width=16),
         optimizer=replace(full.optimizer, lr=0.2),
         schedule=OneCycle(rise=0.25, start=0.1, end=0.0),  # a short run gains from ending at 0
         epochs=5,

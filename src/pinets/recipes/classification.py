@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor, nn
 
 from pinets.data import (
-    Batches,
     Compose,
     ImageSet,
     Normalize,
@@ -25,13 +23,13 @@ from pinets.data import (
     speech_features,
     stratified_indices,
 )
-from pinets.models import create_model
-from pinets.recipes.recipe import Recipe
-from pinets.recipes.values import RecipeError, parse
+from pinets.recipes.model import Model
+from pinets.recipes.recipe import Recipe, evaluation_batches
 from pinets.train.classification import Classification
+from pinets.train.layout import put_channels_last
 from pinets.train.loop import Plan
 from pinets.train.optimizers import SGD, Adam, AdamW
-from pinets.train.randomness import seed_everything
+from pinets.train.randomness import seed_everything, seed_processes_apart
 from pinets.train.schedules import Constant, Exponential, LinearDecay, MultiStep, OneCycle, Plateau, Warmup
 from pinets.train.task import Split
 
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 __all__ = ["ClassificationRecipe", "Images", "Inputs", "Model", "Speech"]
-
-Option = bool | int | float | tuple[int, ...] | str | None
 
 # of ImageNet's training images, as everybody uses them
 _IMAGENET = Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -116,32 +112,6 @@ class Speech:
         return Inputs(Splits(precompute(splits.train, features), *held_out), nothing, nothing)
 
 
-@dataclass(frozen=True)
-class Model:
-    """A registered model and what it is made with.
-
-    Args:
-        name: One of ``pinets.models.list_models()``.
-        options: Passed to ``create_model``; on a command line ``--set model.width=16``.
-    """
-
-    name: str
-    options: Mapping[str, Option] = field(default_factory=dict)
-
-    def build(self, classes: int) -> nn.Module:
-        return create_model(self.name, **{"num_classes": classes, **self.options})
-
-    def set_option(self, key: str, text: str, inside: str) -> Model:
-        """The same model with an option read from text; what a model does not take, it refuses itself."""
-        changed = replace(self, options={**self.options, key: parse(Option, text, f"{inside}.{key}")})
-        try:
-            with torch.device("meta"):
-                changed.build(classes=2)
-        except (TypeError, ValueError) as error:
-            raise RecipeError(f"{inside}.{key}: {error}") from error
-        return changed
-
-
 @dataclass(frozen=True, kw_only=True)
 class ClassificationRecipe(Recipe):
     """All values of training one classifier.
@@ -154,8 +124,7 @@ class ClassificationRecipe(Recipe):
         label_smoothing: Share of the target spread over all classes.
         clip: Largest norm of the gradient; longer ones are shortened. ``None`` for no limit.
         top_k: The accuracies to report.
-        channels_last: The layout of images in memory that is faster for convolutions. On CPUs with AVX2, torch 2.13
-            corrupts memory in it when a strided 1x1 convolution has 4 channels: take widths from 8 on, or turn it off.
+        channels_last: The layout of images in memory that is faster for convolutions.
     """
 
     model: Model
@@ -175,29 +144,19 @@ class ClassificationRecipe(Recipe):
         classes = len(inputs.splits.train.classes)
         if classes != self.data.classes:
             raise ValueError(f"data.classes is {self.data.classes}, but {self.data.name} has {classes} classes")
-        share = {"rank": accelerator.process_index, "world_size": accelerator.num_processes}
-        batches = Batches(
-            inputs.splits.train,
-            self.batch // self.accumulate,
-            transform=inputs.train,
-            shuffle=True,
-            drop_last=True,
-            seed=self.seed,
-            prefetch=inputs.prefetch,
-            **share,
-        )
-        steps_per_epoch = max(1, len(batches) // self.accumulate)
+        batches = self.training_batches(inputs.splits.train, inputs.train, accelerator, prefetch=inputs.prefetch)
+        steps_per_epoch = self.updates(batches)
         seed_everything(self.seed, accelerator.device)
         network = self.networks()["model"]
         if self.channels_last:
-            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            put_channels_last(network, accelerator.device)
         optimizer = self.optimizer.build(network.parameters())
         schedule = self.schedule.attach(optimizer, steps_per_epoch=steps_per_epoch, epochs=self.epochs)
 
         def samples(split: Split) -> Iterable[tuple[Tensor, Tensor]]:
-            part = inputs.splits.validation if split == "validation" else inputs.splits.test
-            size = _EVALUATION_BATCH - _EVALUATION_BATCH % accelerator.num_processes
-            return Batches(part, size, transform=inputs.evaluation, prefetch=inputs.prefetch, **share)
+            return evaluation_batches(
+                inputs.splits, split, _EVALUATION_BATCH, inputs.evaluation, accelerator, prefetch=inputs.prefetch
+            )
 
         task = Classification(
             network,
@@ -210,15 +169,8 @@ class ClassificationRecipe(Recipe):
             clip=self.clip,
             top_k=self.top_k,
         )
-        if accelerator.process_index > 0:  # the weights are the main process's; dropout is to differ
-            torch.manual_seed(self.seed + accelerator.process_index)
-        plan = Plan(
-            steps=self.epochs * steps_per_epoch,
-            steps_per_epoch=steps_per_epoch,
-            checkpoint_every=self.checkpoint_every,
-            log_every=self.log_every,
-        )
-        return task, plan
+        seed_processes_apart(self.seed, accelerator)
+        return task, self.plan(steps_per_epoch)
 
 
 def _limited(splits: Splits, limit: int | None) -> Splits:

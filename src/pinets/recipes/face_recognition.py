@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
 from torch import nn
 
 from pinets.data import (
-    Batches,
     CentreCrop,
     Compose,
     MissingDataError,
@@ -26,32 +24,28 @@ from pinets.data.faces.packs import open_pack
 from pinets.data.identities import open_identities
 from pinets.data.jitter import RandomLight, RandomSimilarity
 from pinets.data.lfw import find_lfw, read_lfw_view1
-from pinets.models import create_model
-from pinets.recipes.classification import Model
+from pinets.recipes.model import Network
 from pinets.recipes.recipe import Recipe
 from pinets.train.arcface import ArcFace
 from pinets.train.faces import FaceRecognition, Verification
+from pinets.train.layout import put_channels_last
 from pinets.train.loop import Plan
 from pinets.train.optimizers import SGD
 from pinets.train.partial_fc import PartialFC
-from pinets.train.randomness import seed_everything
+from pinets.train.randomness import seed_everything, seed_processes_apart
 from pinets.train.schedules import Constant, LinearDecay, MultiStep, OneCycle, Warmup
 from pinets.train.task import Split
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["Embedder", "FaceInputs", "FacePack", "FaceRecipe", "LfwPeople"]
+__all__ = ["FACE_PIXELS", "Embedder", "FaceInputs", "FacePack", "FaceRecipe", "LfwPeople"]
 
-_NORMALIZE = Normalize((127.5 / 255,) * 3, (128 / 255,) * 3)  # (x - 127.5) / 128
+FACE_PIXELS = Normalize((127.5 / 255,) * 3, (128 / 255,) * 3)  # (x - 127.5) / 128
 
 
-@dataclass(frozen=True)
-class Embedder(Model):
+class Embedder(Network):
     """A registered model that embeds faces, and what it is made with; on a command line ``--set model.width=16``."""
-
-    def build(self, classes: int = 0) -> nn.Module:
-        return create_model(self.name, **self.options)
 
 
 @dataclass(frozen=True)
@@ -94,10 +88,10 @@ class LfwPeople:
         parts = read_lfw_view1(folder, size=self.size, validation=self.validation, smallest=self.smallest)
         return FaceInputs(
             parts.train,
-            Compose(*self._augment(), _NORMALIZE),
+            Compose(*self._augment(), FACE_PIXELS),
             {
-                "validation": Verification({"held_out": parts.validation}, _NORMALIZE),
-                "test": Verification({"view1": parts.test}, _NORMALIZE),
+                "validation": Verification({"held_out": parts.validation}, FACE_PIXELS),
+                "test": Verification({"view1": parts.test}, FACE_PIXELS),
             },
         )
 
@@ -134,10 +128,10 @@ class FacePack:
         faces = open_identities(folder, CentreCrop(self.size, self.size), damage)
         return FaceInputs(
             ForgivingSet(faces, damage),
-            Compose(RandomFlip(), _NORMALIZE),
+            Compose(RandomFlip(), FACE_PIXELS),
             {
-                "validation": Verification(self._packs(folder, self.validation), _NORMALIZE),
-                "test": Verification(self._packs(folder, self.test), _NORMALIZE),
+                "validation": Verification(self._packs(folder, self.validation), FACE_PIXELS),
+                "test": Verification(self._packs(folder, self.test), FACE_PIXELS),
             },
             prefetch=4,
             damage=damage,
@@ -177,22 +171,12 @@ class FaceRecipe(Recipe):
 
     def prepare(self, data_dir: str | Path | None, accelerator: Accelerator) -> tuple[FaceRecognition, Plan]:
         inputs = self.data.load(data_dir)
-        share = {"rank": accelerator.process_index, "world_size": accelerator.num_processes}
-        batches = Batches(
-            inputs.train,
-            self.batch // self.accumulate,
-            transform=inputs.augment,
-            shuffle=True,
-            drop_last=True,
-            seed=self.seed,
-            prefetch=inputs.prefetch,
-            **share,
-        )
-        steps_per_epoch = max(1, len(batches) // self.accumulate)
+        batches = self.training_batches(inputs.train, inputs.augment, accelerator, prefetch=inputs.prefetch)
+        steps_per_epoch = self.updates(batches)
         seed_everything(self.seed, accelerator.device)
         network = self.networks()["model"]
         if self.channels_last:
-            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            put_channels_last(network, accelerator.device)
         optimizer = self.optimizer.build(network.parameters())
         classifier = PartialFC(
             len(inputs.train.classes),
@@ -202,7 +186,8 @@ class FaceRecipe(Recipe):
             sample=self.sample,
             seed=self.seed,
             device=accelerator.device,
-            **share,
+            rank=accelerator.process_index,
+            world_size=accelerator.num_processes,
         )
         task = FaceRecognition(
             network,
@@ -214,12 +199,5 @@ class FaceRecipe(Recipe):
             accelerator=accelerator,
             damage=inputs.damage,
         )
-        if accelerator.process_index > 0:  # the weights are the main process's; dropout is to differ
-            torch.manual_seed(self.seed + accelerator.process_index)
-        plan = Plan(
-            steps=self.epochs * steps_per_epoch,
-            steps_per_epoch=steps_per_epoch,
-            checkpoint_every=self.checkpoint_every,
-            log_every=self.log_every,
-        )
-        return task, plan
+        seed_processes_apart(self.seed, accelerator)
+        return task, self.plan(steps_per_epoch)

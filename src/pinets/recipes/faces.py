@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pinets.recipes.face_recognition import Embedder, FacePack, FaceRecipe, LfwPeople
+from pinets.recipes.model import with_model
 from pinets.recipes.recipe import Scale
 from pinets.recipes.registry import recipe
 from pinets.train.arcface import ArcFace
@@ -60,7 +61,7 @@ def ms1m_arcface_prodpoly_resnet50(scale: Scale = "full") -> FaceRecipe:
     Ours: not measured yet.
     Command: torchrun --nproc-per-node 8 --no-python pinets train ms1m_arcface_prodpoly_resnet50
     """
-    return _with_model(ms1m_arcface_resnet50(scale), "prodpoly_iresnet50")
+    return with_model(ms1m_arcface_resnet50(scale), "prodpoly_iresnet50")
 
 
 @recipe
@@ -90,12 +91,7 @@ def lfw_prodpoly_iresnet(scale: Scale = "full") -> FaceRecipe:
     Ours: not measured yet.
     Command: pinets compare lfw_iresnet lfw_prodpoly_iresnet --scale small
     """
-    return _with_model(lfw_iresnet(scale), "prodpoly_iresnet50")
-
-
-def _with_model(recipe: FaceRecipe, name: str) -> FaceRecipe:
-    """The same recipe for another network of the same size."""
-    return replace(recipe, model=replace(recipe.model, name=name))
+    return with_model(lfw_iresnet(scale), "prodpoly_iresnet50")
 
 
 def _small(full: FaceRecipe) -> FaceRecipe:

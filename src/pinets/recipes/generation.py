@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pinets.losses import Hinge
 from pinets.recipes.adversarial import GenerationRecipe, Network, Pictures
+from pinets.recipes.model import with_model
 from pinets.recipes.recipe import Scale
 from pinets.recipes.registry import recipe
 from pinets.train.optimizers import Adam
@@ -66,7 +67,7 @@ def fashion_ccp(scale: Scale = "full") -> GenerationRecipe:
     Ours: not measured yet.
     Command: pinets compare fashion_linear fashion_ccp fashion_ncp fashion_ncp_skip --scale small --seeds 1
     """
-    return with_generator(fashion_ncp(scale), "ccp_generator")
+    return with_model(fashion_ncp(scale), "ccp_generator")
 
 
 @recipe
@@ -77,7 +78,7 @@ def fashion_ncp_skip(scale: Scale = "full") -> GenerationRecipe:
     Ours: not measured yet.
     Command: pinets compare fashion_linear fashion_ccp fashion_ncp fashion_ncp_skip --scale small --seeds 1
     """
-    return with_generator(fashion_ncp(scale), "ncp_skip_generator")
+    return with_model(fashion_ncp(scale), "ncp_skip_generator")
 
 
 @recipe
@@ -88,7 +89,7 @@ def fashion_linear(scale: Scale = "full") -> GenerationRecipe:
     Ours: not measured yet.
     Command: pinets compare fashion_linear fashion_ccp fashion_ncp fashion_ncp_skip --scale small --seeds 1
     """
-    return with_generator(fashion_ncp(scale), "linear_generator")
+    return with_model(fashion_ncp(scale), "linear_generator")
 
 
 @recipe
@@ -99,7 +100,7 @@ def fashion_prodpoly(scale: Scale = "full") -> GenerationRecipe:
     Ours: not measured yet.
     Command: pinets train fashion_prodpoly
     """
-    return replace(with_generator(fashion_ncp(scale), "prodpoly_generator"), noise="uniform")
+    return replace(with_model(fashion_ncp(scale), "prodpoly_generator"), noise="uniform")
 
 
 @recipe
@@ -113,8 +114,8 @@ def yaleb_ncp(scale: Scale = "full") -> GenerationRecipe:
     fashion, side = fashion_ncp(scale), 32 if scale == "small" else 64  # not in paper: the size of the images
     return replace(
         fashion,
-        model=with_options(fashion.model, size=side),
-        discriminator=with_options(fashion.discriminator, size=side),
+        model=fashion.model.with_options(size=side),
+        discriminator=fashion.discriminator.with_options(size=side),
         data=Pictures("yaleb", size=side, flip=True),  # not in paper: the mirror images
         metric=fashion.metric if scale == "small" else "fid5k",  # its test images are few
     )
@@ -128,7 +129,7 @@ def yaleb_ccp(scale: Scale = "full") -> GenerationRecipe:
     Ours: not measured yet.
     Command: pinets compare yaleb_linear yaleb_ccp yaleb_ncp yaleb_ncp_skip --scale small --seeds 1
     """
-    return with_generator(yaleb_ncp(scale), "ccp_generator")
+    return with_model(yaleb_ncp(scale), "ccp_generator")
 
 
 @recipe
@@ -139,7 +140,7 @@ def yaleb_ncp_skip(scale: Scale = "full") -> GenerationRecipe:
     Ours: not measured yet.
     Command: pinets compare yaleb_linear yaleb_ccp yaleb_ncp yaleb_ncp_skip --scale small --seeds 1
     """
-    return with_generator(yaleb_ncp(scale), "ncp_skip_generator")
+    return with_model(yaleb_ncp(scale), "ncp_skip_generator")
 
 
 @recipe
@@ -150,7 +151,7 @@ def yaleb_linear(scale: Scale = "full") -> GenerationRecipe:
     Ours: not measured yet.
     Command: pinets compare yaleb_linear yaleb_ccp yaleb_ncp yaleb_ncp_skip --scale small --seeds 1
     """
-    return with_generator(yaleb_ncp(scale), "linear_generator")
+    return with_model(yaleb_ncp(scale), "linear_generator")
 
 
 @recipe
@@ -189,7 +190,7 @@ def cifar10_sngan_ncp(scale: Scale = "full") -> GenerationRecipe:
     Ours: not measured yet.
     Command: pinets compare cifar10_sngan cifar10_sngan_ncp cifar10_sngan_prodpoly --seeds 10
     """
-    return with_generator(cifar10_sngan(scale), "sngan_ncp_generator")
+    return with_model(cifar10_sngan(scale), "sngan_ncp_generator")
 
 
 @recipe
@@ -200,17 +201,7 @@ def cifar10_sngan_prodpoly(scale: Scale = "full") -> GenerationRecipe:
     Ours: not measured yet.
     Command: pinets compare cifar10_sngan cifar10_sngan_ncp cifar10_sngan_prodpoly --seeds 10
     """
-    return with_generator(cifar10_sngan(scale), "sngan_prodpoly_generator")
-
-
-def with_generator(made: GenerationRecipe, name: str) -> GenerationRecipe:
-    """The same recipe for another generator of the same width."""
-    return replace(made, model=replace(made.model, name=name))
-
-
-def with_options(network: Network, **options: int) -> Network:
-    """The same network with other options."""
-    return replace(network, options={**network.options, **options})
+    return with_model(cifar10_sngan(scale), "sngan_prodpoly_generator")
 
 
 def small_activation_free(full: GenerationRecipe) -> GenerationRecipe:
@@ -218,8 +209,8 @@ def small_activation_free(full: GenerationRecipe) -> GenerationRecipe:
     faster = Adam(lr=1e-3, betas=(0.0, 0.9))
     return replace(
         full,
-        model=with_options(full.model, width=12, latent=64),
-        discriminator=with_options(full.discriminator, width=24),
+        model=full.model.with_options(width=12, latent=64),
+        discriminator=full.discriminator.with_options(width=24),
         optimizer=faster,
         discriminator_optimizer=faster,
         epochs=8,
@@ -233,15 +224,15 @@ def small_activation_free(full: GenerationRecipe) -> GenerationRecipe:
 
 
 def _small_sngan(full: GenerationRecipe) -> GenerationRecipe:
-    """A sixteenth of the width and fewer images a step, one of the discriminator for one of the generator."""
+    """A tenth of the width, fewer images a step, one update of the discriminator for one of the generator."""
     faster = Adam(lr=1e-3, betas=(0.0, 0.9))
     return replace(
         full,
-        model=with_options(full.model, width=32),
-        discriminator=with_options(full.discriminator, width=32),
+        model=full.model.with_options(width=24),
+        discriminator=full.discriminator.with_options(width=24),
         optimizer=faster,
         discriminator_optimizer=faster,
-        epochs=6,
+        epochs=8,
         steps_per_epoch=250,
         batch=32,
         discriminator_steps=1,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pinets.recipes.cifar import with_model
 from pinets.recipes.classification import ClassificationRecipe, Images, Model
+from pinets.recipes.model import with_model
 from pinets.recipes.recipe import Scale
 from pinets.recipes.registry import recipe
 from pinets.train.optimizers import SGD
@@ -131,7 +131,7 @@ def small(full: ClassificationRecipe) -> ClassificationRecipe:
     """Tiny ImageNet at a quarter of the width."""
     return replace(
         full,
-        model=replace(full.model, options={**full.model.options, "width": 16}),
+        model=full.model.with_options(width=16),
         data=Images("tiny_imagenet", classes=200, validation=0.1, crop=8),
         schedule=OneCycle(rise=0.25, start=0.1, end=0.0),
         epochs=8,

@@ -76,7 +76,7 @@ def models() -> dict[str, tuple[Spiral | Graph | PCA, str]]:
 
 
 def small(full: AutoencodingRecipe) -> AutoencodingRecipe:
-    """Other faces or bodies, with 850 vertices, and 20 epochs with a rate that falls to zero."""
+    """Other faces or bodies, with 850 vertices, and 10 epochs with a rate that falls to zero."""
     name, vertices = _SMALL_DATA[full.data.name]
     return replace(
         full,
@@ -85,7 +85,7 @@ def small(full: AutoencodingRecipe) -> AutoencodingRecipe:
         hierarchy=HierarchyPlan(factors=(4, 4, 2, 2), lengths=(9, 9, 9, 9, 9)),
         optimizer=Adam(lr=3e-3),
         schedule=OneCycle(rise=0.1, start=0.1, end=0.0),
-        epochs=20,
+        epochs=10,
         checkpoint_every=1000,
     )
 

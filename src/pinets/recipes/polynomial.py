@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pinets.recipes.cifar import small, with_model
+from pinets.recipes.cifar import small
 from pinets.recipes.classification import ClassificationRecipe, Images, Model
+from pinets.recipes.model import with_model
 from pinets.recipes.recipe import Scale
 from pinets.recipes.registry import recipe
 from pinets.train.optimizers import SGD
@@ -61,7 +62,7 @@ def fashion_polynomial(scale: Scale = "full") -> ClassificationRecipe:
     cifar = cifar10_polynomial(scale)
     return replace(
         cifar,
-        model=replace(cifar.model, options={**cifar.model.options, "in_channels": 1}),
+        model=cifar.model.with_options(in_channels=1),
         data=Images("fashion_mnist", classes=10, crop=2),  # not in paper
         epochs=3 if scale == "small" else cifar.epochs,
     )
@@ -81,4 +82,4 @@ def fashion_polynomial_relu(scale: Scale = "full") -> ClassificationRecipe:
 def _small(full: ClassificationRecipe) -> ClassificationRecipe:
     """As for the other CIFAR networks, and without DropBlock, which a run of a few epochs has no use for."""
     reduced = small(full)
-    return replace(reduced, model=replace(reduced.model, options={**reduced.model.options, "drop": 0.0}))
+    return replace(reduced, model=reduced.model.with_options(drop=0.0))

@@ -5,17 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
+from pinets.data import Batches, SampleSet, Splits, Transform
 from pinets.train.loop import Plan
-from pinets.train.task import Task
+from pinets.train.task import Split, Task
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["Recipe", "Scale"]
+__all__ = ["Recipe", "Scale", "evaluation_batches"]
 
 Scale = Literal["full", "small"]
 
@@ -67,3 +68,61 @@ class Recipe(ABC):
     @abstractmethod
     def prepare(self, data_dir: str | Path | None, accelerator: Accelerator) -> tuple[Task, Plan]:
         """Load the data and build all there is to train."""
+
+    def training_batches(
+        self, samples: SampleSet, transform: Transform, accelerator: Accelerator, *, prefetch: int = 0
+    ) -> Batches:
+        """The batches of one process, shuffled; an update takes ``accumulate`` of them."""
+        return Batches(
+            samples,
+            self.batch // self.accumulate,
+            transform=transform,
+            shuffle=True,
+            drop_last=True,
+            seed=self.seed,
+            prefetch=prefetch,
+            rank=accelerator.process_index,
+            world_size=accelerator.num_processes,
+        )
+
+    def updates(self, batches: Batches) -> int:
+        """How many updates a pass over the batches makes."""
+        return max(1, len(batches) // self.accumulate)
+
+    def plan(self, steps_per_epoch: int) -> Plan:
+        """The plan of all epochs."""
+        return Plan(
+            steps=self.epochs * steps_per_epoch,
+            steps_per_epoch=steps_per_epoch,
+            checkpoint_every=self.checkpoint_every,
+            log_every=self.log_every,
+        )
+
+
+def evaluation_batches(
+    splits: Splits[Any],
+    split: Split,
+    size: int,
+    transform: Transform,
+    accelerator: Accelerator,
+    *,
+    prefetch: int = 0,
+) -> Batches:
+    """The share of one process in a split, once through.
+
+    Args:
+        splits: All samples.
+        split: Which to take.
+        size: Of a batch over all processes; a few less where they do not share it equally.
+        transform: What is done to a batch.
+        accelerator: Knows the processes.
+        prefetch: Batches that are read ahead.
+    """
+    return Batches(
+        splits.validation if split == "validation" else splits.test,
+        size - size % accelerator.num_processes,
+        transform=transform,
+        prefetch=prefetch,
+        rank=accelerator.process_index,
+        world_size=accelerator.num_processes,
+    )

@@ -13,13 +13,12 @@ from pinets._extras import require
 from pinets.recipes.recipe import Recipe
 from pinets.recipes.registry import recipe_from_json
 from pinets.recipes.values import to_json
-from pinets.train.checkpoint import Checkpoints
 from pinets.train.files import write_json
 from pinets.train.loop import fit, make_accelerator, restore_networks
 from pinets.train.run import RunFolder, changed_keys
 from pinets.train.task import Split
 
-__all__ = ["compare", "evaluate", "is_main_process", "run_folder", "train"]
+__all__ = ["compare", "evaluate", "is_main_process", "require_comparable", "run_folder", "train"]
 
 
 def run_folder(recipe: Recipe, out: str | Path = "runs") -> RunFolder:
@@ -43,8 +42,10 @@ def train(
     run, values = run_folder(recipe, out), to_json(recipe)
     main = accelerator.is_main_process
     if run.exists and resume:
-        run.require_same_recipe(values)
-        for key, before, now in run.changed_environment(accelerator.num_processes):
+        # keys that recipes have had since the run was started have their defaults, which change nothing
+        run.require_same_recipe(values, before=to_json(recipe_from_json(run.recipe())))
+        changes = [] if run.finished else run.changed_environment(accelerator.num_processes)
+        for key, before, now in changes:
             note = f"{run.path}: {key} was {before} and is now {now}; the run goes on, but not to the same last bits"
             accelerator.print(note, file=sys.stderr)
     elif main:
@@ -81,9 +82,7 @@ def evaluate(path: str | Path, split: Split = "test", *, data_dir: str | Path | 
     run = RunFolder(path)
     recipe = recipe_from_json(run.recipe())
     accelerator = make_accelerator(recipe.precision)
-    checkpoint = Checkpoints(run.checkpoints_folder, run.owner()).newest()
-    if checkpoint is None:
-        raise FileNotFoundError(f"the run in {path} has no checkpoint yet")
+    checkpoint = run.newest_checkpoint()
     task, _ = replace(recipe, accumulate=1).prepare(data_dir, accelerator)
     restore_networks(task, checkpoint, accelerator)
     return task.evaluate(split)
@@ -104,14 +103,14 @@ def compare(
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     for other in recipes[1:]:
-        _require_comparable(recipes[0], other)
+        require_comparable(recipes[0], other)
     for seed in range(seeds):  # all recipes of a seed first: stopped early, what there is can be compared
         for recipe in recipes:
             train(replace(recipe, seed=seed), out, data_dir=data_dir, resume=True)
     return [[run_folder(replace(recipe, seed=seed), out) for seed in range(seeds)] for recipe in recipes]
 
 
-def _require_comparable(first: Recipe, second: Recipe) -> None:
+def require_comparable(first: Recipe, second: Recipe) -> None:
     """Two recipes are comparable if they see the same data for the same time."""
     budget = ("data", "epochs", "batch", "scale")
     one, two = ({key: value for key, value in to_json(recipe).items() if key in budget} for recipe in (first, second))

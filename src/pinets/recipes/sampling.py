@@ -1,4 +1,4 @@
-"""Images from the generator of a run."""
+"""Images from the generator of a run, and how good they are."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from pinets.data.batches import keyed_generator
+from pinets.metrics.generation import GenerationResult
+from pinets.metrics.generation import evaluate as evaluate_images
 from pinets.models.generation import ImageGenerator, StyleGenerator
 from pinets.recipes.adversarial import GenerationRecipe, draw_noise
 from pinets.recipes.registry import recipe_from_json
 from pinets.recipes.trained import trained
-from pinets.train.generation import to_pixels
+from pinets.train.generation import EVALUATION_SEED, to_pixels
 from pinets.train.run import RunFolder
 
-__all__ = ["interpolate", "real_images", "sample"]
+__all__ = ["interpolate", "measure", "real_images", "sample", "sample_batches"]
 
 _BATCH = 64  # images generated at a time; only memory depends on it
 
@@ -30,26 +33,54 @@ def sample(path: str | Path, count: int = 64, *, seed: int = 0, truncation: floa
         seed: Of the noise: the same images for the same seed, and more of them for a larger count.
         truncation: Less than 1 draws them towards the average image: fewer kinds, but better ones.
     """
+    return torch.cat([*sample_batches(path, count, seed=seed, truncation=truncation)])
+
+
+def sample_batches(path: str | Path, count: int = 64, *, seed: int = 0, truncation: float = 1.0) -> Iterator[Tensor]:
+    """What :func:`sample` gives a few at a time, for more images than there is memory for."""
     recipe, generator = _generator(path)
-    with _from_seed(seed):
-        # one by one: torch draws the end of a tensor differently, so that the last image would depend on the count
-        noise = torch.cat([draw_noise(recipe.noise, 1, generator.latent) for _ in range(count)])
-        return _generate(generator, noise, truncation)
+    noise = _noise(recipe, count, generator.latent, seed)
+    for number, part in enumerate(noise.split(_BATCH)):
+        yield _generate(generator, part, truncation, (seed, number))
 
 
 def interpolate(path: str | Path, rows: int = 8, steps: int = 8, *, seed: int = 0, truncation: float = 1.0) -> Tensor:
     """Images on the way from one point of the noise to another, row by row: uint8 (rows * steps, C, H, W).
 
     Normal noise is followed on the arc between the points, where its length is that of samples; uniform noise on the
-    straight line.
+    straight line. The noise inputs of StyleGAN stay the same on the way.
     """
     recipe, generator = _generator(path)
-    with _from_seed(seed):
-        first, last = torch.cat([draw_noise(recipe.noise, 1, generator.latent) for _ in range(2 * rows)]).chunk(2)
-        share = torch.linspace(0, 1, steps)[None, :, None]
-        first, last = first[:, None], last[:, None]
+    first, last = _noise(recipe, 2 * rows, generator.latent, seed).chunk(2)
+    ways = []
+    for share in torch.linspace(0, 1, steps):
         between = _arc(first, last, share) if recipe.noise == "normal" else torch.lerp(first, last, share)
-        return _generate(generator, between.flatten(0, 1), truncation)
+        ways.append(_generate(generator, between, truncation, (seed,)))
+    return torch.stack(ways, dim=1).flatten(0, 1)
+
+
+def measure(
+    path: str | Path, protocol: str | None = None, *, samples: int | None = None, data_dir: str | Path | None = None
+) -> GenerationResult:
+    """How good the images of a run are, by a protocol that has a name.
+
+    Args:
+        path: The run folder.
+        protocol: One of ``pinets.metrics.generation.PROTOCOLS``; that of the recipe if left out.
+        samples: Another number of images than the protocol's, which is then said in the result.
+        data_dir: Where data sets and the weights of Inception are.
+    """
+    recipe, generator = _generator(path)
+    chosen = protocol or recipe.metric
+    if chosen is None:
+        raise ValueError(f"the recipe of {path} names no metric: choose a protocol, such as fid5k")
+
+    def images(count: int) -> Tensor:
+        return to_pixels(generator(draw_noise(recipe.noise, count, generator.latent)))
+
+    reference = recipe.reference(chosen, *recipe.data.load(data_dir))
+    with _from_seed(EVALUATION_SEED), torch.no_grad():
+        return evaluate_images(images, reference, chosen, samples=samples, data_dir=data_dir)
 
 
 def real_images(path: str | Path, count: int = 64, *, seed: int = 0, data_dir: str | Path | None = None) -> Tensor:
@@ -63,7 +94,10 @@ def real_images(path: str | Path, count: int = 64, *, seed: int = 0, data_dir: s
 def _recipe(path: str | Path) -> GenerationRecipe:
     recipe = recipe_from_json(RunFolder(path).recipe())
     if not isinstance(recipe, GenerationRecipe):
-        raise ValueError(f"the run in {path} is of a {type(recipe).__name__}: it has no generator to sample from")
+        raise ValueError(
+            f"the run in {path} is of {recipe.name}: it has no generator to sample from; "
+            "with an autoencoder of shapes: pinets sample reconstruct, interpolate or arithmetic"
+        )
     return recipe
 
 
@@ -74,15 +108,25 @@ def _generator(path: str | Path) -> tuple[GenerationRecipe, ImageGenerator | Sty
     return recipe, generator
 
 
+def _noise(recipe: GenerationRecipe, count: int, latent: int, seed: int) -> Tensor:
+    with _from_seed(seed):
+        # one by one: torch draws the end of a tensor differently, so that the last image would depend on the count
+        return torch.cat([draw_noise(recipe.noise, 1, latent) for _ in range(count)])
+
+
 @torch.no_grad()
-def _generate(generator: ImageGenerator | StyleGenerator, noise: Tensor, truncation: float) -> Tensor:
+def _generate(
+    generator: ImageGenerator | StyleGenerator, noise: Tensor, truncation: float, key: tuple[int, ...]
+) -> Tensor:
+    """Images of noise; what a generator draws itself, as StyleGAN does, depends on the key."""
     if not 0 <= truncation <= 1:
         raise ValueError(f"truncation must lie between 0 and 1, got {truncation}")
-    return torch.cat([to_pixels(generator.truncated(part, truncation)) for part in noise.split(_BATCH)])
+    with _from_seed(keyed_generator(key).initial_seed()):
+        return to_pixels(generator.truncated(noise, truncation))
 
 
 def _arc(first: Tensor, last: Tensor, share: Tensor) -> Tensor:
-    angle = torch.arccos(torch.cosine_similarity(first, last, dim=-1).clamp(-0.999, 0.999))[..., None]
+    angle = torch.arccos(torch.cosine_similarity(first, last, dim=-1).clamp(-0.999, 0.999))[:, None]
     return (torch.sin((1 - share) * angle) * first + torch.sin(share * angle) * last) / torch.sin(angle)
 
 

@@ -13,7 +13,6 @@ from pinets.mesh.mesh import Mesh
 from pinets.metrics.mesh import vertex_distances
 from pinets.recipes.autoencoding import AutoencodingRecipe, load_hierarchy
 from pinets.recipes.registry import recipe_from_json
-from pinets.train.checkpoint import Checkpoints
 from pinets.train.run import RunFolder
 
 __all__ = ["ShapeModel", "load_shape_model"]
@@ -76,9 +75,7 @@ def load_shape_model(path: str | Path, *, data_dir: str | Path | None = None) ->
     recipe = recipe_from_json(run.recipe())
     if not isinstance(recipe, AutoencodingRecipe):
         raise ValueError(f"the run in {path} is of {recipe.name}, which is no autoencoder of shapes")
-    checkpoint = Checkpoints(run.checkpoints_folder, run.owner()).newest()
-    if checkpoint is None:
-        raise FileNotFoundError(f"the run in {path} has no checkpoint yet")
+    checkpoint = run.newest_checkpoint()
     splits = recipe.data.load(data_dir)
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
         network = recipe.model.build(load_hierarchy(recipe, splits.train), recipe.latent)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pinets.recipes.cifar import with_model
 from pinets.recipes.classification import ClassificationRecipe, Model, Speech
+from pinets.recipes.model import with_model
 from pinets.recipes.recipe import Scale
 from pinets.recipes.registry import recipe
 from pinets.train.optimizers import SGD
@@ -58,7 +58,7 @@ def small(full: ClassificationRecipe) -> ClassificationRecipe:
     """A quarter of the width, and the set of 12 classes, which has 20 times fewer clips."""
     return replace(
         full,
-        model=replace(full.model, options={**full.model.options, "width": 16}),
+        model=full.model.with_options(width=16),
         data=Speech("speech_commands_test12", classes=12, augment=True),
         optimizer=replace(full.optimizer, lr=0.1),
         schedule=OneCycle(rise=0.25, start=0.1, end=0.0),

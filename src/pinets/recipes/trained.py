@@ -9,13 +9,16 @@ from typing import Any
 import torch
 from torch import nn
 
+from pinets import spec
 from pinets._nearest import did_you_mean
-from pinets.data import DataError, speech_features
+from pinets.data import DataError, load, speech_features
+from pinets.data.encoded import EncodedSet
 from pinets.recipes.classification import Images, Speech
+from pinets.recipes.face_recognition import FACE_PIXELS, FacePack, LfwPeople
+from pinets.recipes.model import Model
 from pinets.recipes.recipe import Recipe
 from pinets.recipes.registry import recipe_from_json
 from pinets.recipes.values import to_json
-from pinets.train.checkpoint import Checkpoints
 from pinets.train.run import RunFolder
 
 __all__ = ["Trained", "trained"]
@@ -32,6 +35,7 @@ class Trained:
         classes: Their names; None if there are none or the data set is not there to tell.
         preprocessing: What is done to an input before the network, as data; None as for ``classes``.
         missing: Why the data set could not be asked; empty if it could.
+        expression: What builds the network, for :mod:`pinets.spec`; None where nothing does.
     """
 
     network: nn.Module
@@ -40,6 +44,7 @@ class Trained:
     classes: tuple[str, ...] | None = None
     preprocessing: Any = None
     missing: str = ""
+    expression: str | None = None
 
 
 def trained(path: str | Path, *, network: str | None = None, data_dir: str | Path | None = None) -> Trained:
@@ -52,9 +57,7 @@ def trained(path: str | Path, *, network: str | None = None, data_dir: str | Pat
     """
     run = RunFolder(path)
     recipe = recipe_from_json(run.recipe())
-    checkpoint = Checkpoints(run.checkpoints_folder, run.owner()).newest()
-    if checkpoint is None:
-        raise FileNotFoundError(f"the run in {path} has no checkpoint yet")
+    checkpoint = run.newest_checkpoint()
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
         networks = recipe.networks()
     name = network or ("model" if "model" in networks else next(iter(networks)) if len(networks) == 1 else "")
@@ -63,24 +66,51 @@ def trained(path: str | Path, *, network: str | None = None, data_dir: str | Pat
         raise ValueError(f"{chosen}: the run in {path} has {', '.join(networks)}")
     chosen_network = networks[name]
     chosen_network.load_state_dict(checkpoint.shared["networks"][name])
-    return Trained(chosen_network.eval(), recipe, **_from_data(recipe, data_dir))
+    known = _from_data(recipe, data_dir)
+    return Trained(chosen_network.eval(), recipe, **known, expression=_expression(recipe, chosen_network))
+
+
+def _expression(recipe: Recipe, network: nn.Module) -> str | None:
+    """The recipe's model as a call, if that has the weights of the network."""
+    model, classes = getattr(recipe, "model", None), getattr(getattr(recipe, "data", None), "classes", None)
+    if not isinstance(model, Model):
+        return None
+    arguments = {**({} if classes is None else {"num_classes": classes}), **model.options}
+    text = f"{model.name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+    try:
+        with torch.device("meta"):
+            made = spec.build(text).state_dict()
+    except (ValueError, TypeError, RuntimeError):
+        return None
+    found = network.state_dict()
+    same = made.keys() == found.keys() and all(made[key].shape == found[key].shape for key in made)
+    return text if same else None
 
 
 def _from_data(recipe: Recipe, data_dir: str | Path | None) -> dict[str, Any]:
-    """What only the data can tell, where that is cheap to ask: mean and deviation of the images, names of classes."""
+    """What is done to inputs, and what only the data can tell: mean and deviation of the images, names of classes."""
     data = getattr(recipe, "data", None)
-    if isinstance(data, Speech):
-        return {"preprocessing": repr(speech_features())}
-    if not isinstance(data, Images):
-        return {}
+    if isinstance(data, FacePack | LfwPeople):
+        return {"input_shape": (3, data.size, data.size), "preprocessing": to_json(FACE_PIXELS)}
     try:
-        inputs = data.load(data_dir, download=False)
+        if isinstance(data, Speech):
+            return _of_speech() | {"classes": tuple(load(data.name, data_dir, download=False).train.classes)}
+        return _of_images(data, data_dir) if isinstance(data, Images) else {}
     except (DataError, OSError) as error:
-        return {"missing": str(error)}
+        return (_of_speech() if isinstance(data, Speech) else {}) | {"missing": str(error)}
+
+
+def _of_speech() -> dict[str, Any]:
+    return {"input_shape": (1, 32, 32), "preprocessing": repr(speech_features())}
+
+
+def _of_images(data: Images, data_dir: str | Path | None) -> dict[str, Any]:
+    inputs = data.load(data_dir, download=False)
     test = inputs.splits.test
     first = inputs.evaluation(test.read(torch.tensor([0]), torch.zeros(1, test.draws)))
+    cut = {"crop": to_json(test.crop)} if isinstance(test, EncodedSet) else {}  # while decoding
     return {
         "input_shape": tuple(first.shape[1:]),
         "classes": tuple(inputs.splits.train.classes),
-        "preprocessing": to_json(inputs.evaluation),
+        "preprocessing": {**to_json(inputs.evaluation), **cut},
     }

@@ -71,12 +71,15 @@ class FaceResult:
 
 
 def load_results(folder: Path) -> list[FaceResult]:
-    """All results saved in a folder, by their names."""
+    """All results saved in a folder, by their names; other JSON files in it are passed over."""
     results = []
     for path in sorted(folder.glob("*.json")):
-        content = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            continue
         if not isinstance(content, dict) or not {"model", "protocol", "data", "figures"} <= content.keys():
-            raise ValueError(f"{path}: is not a result of pinets eval faces")
+            continue
         content["curves"] = {kind: [(x, y) for x, y in curve] for kind, curve in content.get("curves", {}).items()}
         results.append(FaceResult(**content))
     return results

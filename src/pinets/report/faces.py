@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import html
-import io
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
@@ -14,11 +11,13 @@ import torch
 from torch import Tensor
 
 from pinets._files import write_bytes
+from pinets.data.errors import DataError
 from pinets.data.face_pairs import FacePairs
 from pinets.metrics.faces import hardest_pairs
 from pinets.report.face_results import FaceResult, load_results
-from pinets.report.figures import COLORS, figure_svg, new_figure, tidy
+from pinets.report.figures import COLORS, drawing_png, figure_svg, new_figure, tidy
 from pinets.report.page import Page, paragraph, table
+from pinets.report.pictures import picture_html
 
 __all__ = ["face_table", "hardest_sheet", "write_face_report"]
 
@@ -75,7 +74,8 @@ def write_face_report(folder: Path, path: Path | None = None) -> Path:
         for data in dict.fromkeys(result.data for result in some):
             here = [result for result in some if result.data == data]
             content += [curve_figure(here, kind) for kind in ("roc", "cmc") if any(kind in r.curves for r in here)]
-            content += [_picture(folder / name, caption) for r in here for caption, name in r.pictures.items()]
+            pictures = [(folder / name, caption) for r in here for caption, name in r.pictures.items()]
+            content += [picture_html(path, caption) for path, caption in pictures if path.is_file()]
         page.section(protocol, *content)
     target = path or folder / "report.html"
     write_bytes(target, page.render().encode())
@@ -113,15 +113,17 @@ def hardest_sheet(pairs: FacePairs, scores: Tensor, count: int = 8) -> bytes:
         axes.spines[:].set_visible(False)
     for row, chosen in zip(grid, kinds, strict=True):
         for axes, number in zip(row, chosen.tolist(), strict=False):
-            above, below = pairs.faces.read(pairs.pairs[number], torch.empty(2, 0))
+            axes.set_title(f"{float(scores[number]):.2f}", fontsize=9)
+            try:
+                above, below = pairs.faces.read(pairs.pairs[number], torch.empty(2, 0))
+            except DataError:  # embeddings from elsewhere have figures without pictures
+                axes.text(0.5, 0.5, "cannot be\ndecoded", ha="center", va="center", fontsize=7)
+                continue
             gap = torch.full_like(above[:, : max(1, above.shape[1] // 32)], 255)
             axes.imshow(torch.cat([above, gap, below], dim=1).permute(1, 2, 0).expand(-1, -1, 3).numpy())
-            axes.set_title(f"{float(scores[number]):.2f}", fontsize=9)
     for row, words in zip(grid, ("one person, least similar", "two people, most similar"), strict=True):
         row[0].set_ylabel(words, fontsize=9)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
-    return buffer.getvalue()
+    return drawing_png(figure)
 
 
 def _cell(result: FaceResult | None, name: str) -> str:
@@ -140,14 +142,3 @@ def _notes(results: Sequence[FaceResult]) -> list[str]:
         if result.settings
     ]
     return list(dict.fromkeys(told))
-
-
-def _picture(path: Path, caption: str) -> str:
-    if not path.is_file():
-        return ""
-    content = base64.b64encode(path.read_bytes()).decode()
-    words = html.escape(caption)
-    return (
-        f'<figure><img alt="{words}" style="max-width:100%" src="data:image/png;base64,{content}">'
-        f"<figcaption>{words}</figcaption></figure>"
-    )

@@ -9,7 +9,7 @@ from typing import Any
 
 from pinets._extras import require
 
-__all__ = ["COLORS", "band", "figure_svg", "new_figure", "tidy"]
+__all__ = ["COLORS", "band", "drawing_png", "drawing_svg", "figure_svg", "new_figure", "tidy"]
 
 COLORS = ("#3556c9", "#d9622b", "#2a9d6f", "#8d4bb8", "#c43d5e", "#7a7f8c")
 
@@ -40,12 +40,24 @@ def band(axes: Any, x: Sequence[float], runs: Sequence[Sequence[float]], **style
     axes.fill_between(x, mean - deviation, mean + deviation, color=line.get_color(), alpha=0.18, linewidth=0)
 
 
-def figure_svg(figure: Any, caption: str, *, alt: str) -> str:
-    """The figure as an HTML fragment with its caption."""
+def drawing_svg(figure: Any) -> str:
+    """The figure as the text of an SVG file; the same figure gives the same text."""
     buffer = io.StringIO()
-    settings: Mapping[str, Any] = {"svg.hashsalt": "pinets"}  # the same figure gives the same file
+    settings: Mapping[str, Any] = {"svg.hashsalt": "pinets"}
     with require("matplotlib", extra="train").rc_context(settings):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
-    drawing = buffer.getvalue()
+    return buffer.getvalue()
+
+
+def drawing_png(figure: Any) -> bytes:
+    """The figure as the content of a PNG file; the same figure gives the same bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def figure_svg(figure: Any, caption: str, *, alt: str) -> str:
+    """The figure as an HTML fragment with its caption."""
+    drawing = drawing_svg(figure)
     drawing = drawing[drawing.index("<svg") :].replace("<svg ", f'<svg role="img" aria-label="{html.escape(alt)}" ', 1)
     return f"<figure>{drawing}<figcaption>{html.escape(caption)}</figcaption></figure>"

@@ -25,6 +25,13 @@ __all__ = ["error_colors", "order_figure", "write_mesh_report"]
 
 Runs = Mapping[str, Sequence[RunFolder]]
 _NAMES = {"plain": "Spiral", "ncp": "NCP", "ncp_skip": "NCP-Skip", "simple": "simple"}
+_ACROSS = {  # models without an order, and how their lines look
+    "PCA": ("PCA", (0, (1, 1))),
+    "chebnet": ("COMA (ChebNet)", (0, (5, 2))),
+    "feastnet": ("FeaStNet", (0, (3, 1, 1, 1))),
+    "gat": ("GAT", (0, (1, 4))),
+    "monet": ("MoNet", (0, (6, 2, 1, 2, 1, 2))),
+}
 
 
 def write_mesh_report(
@@ -59,8 +66,11 @@ def write_mesh_report(
         "How far reconstructed vertices are from where they should be, on test shapes.",
     )
     rows = [_row(summary) for summary in summaries]
-    header = ["recipe", "runs", "parameters", "error, mm", "deviation", "median", "not finite"]
-    note = "Mean over all vertices of all test shapes, and over the runs; ± is the deviation over the runs."
+    header = ["recipe", "runs", "parameters", "error, mm", "std", "median", "not finite"]
+    note = (
+        "Mean, standard deviation and median over all vertices of all test shapes; ± is the deviation over the runs. "
+        "Vertices that are not finite are counted, and make the mean infinite."
+    )
     page.section("Result", html_table(header, rows), paragraph(note))
     figure = order_figure(shapes, groups)
     caption = "Mean error against the order of each layer's polynomial; dots are single runs."
@@ -98,24 +108,27 @@ def order_figure(recipes: Mapping[str, AutoencodingRecipe], groups: Runs) -> Any
             axes.plot(sorted(curve), [statistics.fmean(curve[order]) for order in sorted(curve)], **look)
             for order, values in curve.items():
                 axes.scatter([order] * len(values), values, color=COLORS[number], s=9, alpha=0.5)
-    for number, (name, errors) in enumerate(across.items()):
-        axes.axhline(
-            statistics.fmean(errors), color="#7a7f8c", linestyle=("-.", ":", (0, (1, 4)))[number % 3], label=name
-        )
+    for name, errors in across.items():
+        label, dashes = _ACROSS[name]
+        axes.axhline(statistics.fmean(errors), color="#5b6170", linestyle=dashes, label=label)
     tidy(axes, x="order", y="error, mm")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.legend(frameon=False, fontsize=9)
+    axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 
 def _add_shapes(
-    page: Page, chosen: Mapping[int, RunFolder], data_dir: str | Path | None, index: int, png: str | Path | None
+    page: Page,
+    chosen: Mapping[int, tuple[str, RunFolder]],
+    data_dir: str | Path | None,
+    index: int,
+    png: str | Path | None,
 ) -> None:
     """The paper's Fig. 11: a test shape, and what each order makes of it, coloured by the error."""
     shapes: dict[str, Tensor] = {}
     errors: dict[str, Tensor] = {}
     faces = torch.empty(0)
-    for order, run in chosen.items():
+    for order, (_, run) in chosen.items():
         model = load_shape_model(run.path, data_dir=data_dir)
         test = model.splits.test.shapes
         if not 0 <= index < len(test):
@@ -125,35 +138,32 @@ def _add_shapes(
         name = f"order {order}"
         shapes[name] = model.reconstruct(test[index : index + 1])[0]
         errors[name] = model.errors(test[index : index + 1])[0]
-    caption = "From left to right: the test shape, and what each order makes of it; drag to turn."
+    made = "; ".join(f"order {order} is {name}" for order, (name, _) in chosen.items())
+    caption = f"From left to right: test shape {index}, and what each order makes of it ({made}). Drag to turn."
     page.section("A shape and its errors", turnable(shapes, faces, errors), paragraph(caption))
     if png is not None:
         Path(png).mkdir(parents=True, exist_ok=True)
         draw_shapes(shapes, faces, errors).savefig(Path(png) / "shape-errors.png", dpi=150)
 
 
-def _by_order(recipes: Mapping[str, AutoencodingRecipe], groups: Runs) -> dict[int, RunFolder]:
-    """One run for each order: of NCP without activations where there is one, else of what there is."""
-    found: dict[int, tuple[tuple[bool, bool], RunFolder]] = {}
+def _by_order(recipes: Mapping[str, AutoencodingRecipe], groups: Runs) -> dict[int, tuple[str, RunFolder]]:
+    """A recipe and a run of it for each order: NCP without activations where there is one, else what there is."""
+    found: dict[int, tuple[tuple[bool, bool], str]] = {}
     for name, recipe in recipes.items():
         if isinstance(recipe.model, Spiral):
-            rank = (recipe.model.layer not in ("ncp", "plain"), recipe.model.activation != "none")
-            entry = (rank, groups[name][0])
-            found[recipe.model.order] = min(found.get(recipe.model.order, entry), entry, key=lambda pair: pair[0])
-    return {order: found[order][1] for order in sorted(found)}
+            entry = ((recipe.model.layer not in ("ncp", "plain"), recipe.model.activation != "none"), name)
+            found[recipe.model.order] = min(found.get(recipe.model.order, entry), entry)
+    return {order: (found[order][1], groups[found[order][1]][0]) for order in sorted(found)}
 
 
 def _row(summary: RecipeSummary) -> list[str]:
-    def cell(name: str) -> str:
-        mean, deviation = summary.metrics[name]
-        return f"{mean:.3f} ± {deviation:.3f}" if summary.runs > 1 else f"{mean:.3f}"
-
-    numbers = [cell(name) for name in ("error_mm", "deviation_mm", "median_mm")]
+    error, deviation = summary.metrics["error_mm"]
     return [
         summary.name,
         str(summary.runs),
         f"{summary.parameters:,}",
-        *numbers,
+        f"{error:.4g} ± {deviation:.2g}" if summary.runs > 1 else f"{error:.4g}",
+        *(f"{summary.metrics[name][0]:.4g}" for name in ("deviation_mm", "median_mm")),
         f"{summary.metrics['non_finite'][0]:.0f}",
     ]
 

@@ -54,15 +54,20 @@ def turnable(shapes: Mapping[str, Tensor], faces: Tensor, errors: Mapping[str, T
             look = {"intensity": numbers, "cmin": 0.0, "cmax": largest, "colorscale": "Viridis", "colorbar": bar}
             look["showscale"] = column == len(shapes)
         figure.add_trace(objects.Mesh3d(x=x, y=y, z=z, i=i, j=j, k=k, flatshading=False, **look), row=1, col=column)
+    box = dict(zip("xyz", _box(shapes), strict=True))
+    sizes = {axis: high - low for axis, (low, high) in box.items()}
+    # seen without perspective, this alone is the zoom: as much as height and width of a panel allow
+    zoom = min(1.8 / max(sizes.values()), 4.2 / len(shapes) / sizes["x"])
+    ratio = {axis: zoom * size for axis, size in sizes.items()}
     front = {
         "up": {"x": 0, "y": 1, "z": 0},
-        "eye": {"x": 0.0, "y": 0.0, "z": 1.9},
+        "eye": {"x": 0.0, "y": 0.0, "z": 2.0},
         "projection": {"type": "orthographic"},
     }
-    hidden = {axis: {"visible": False} for axis in ("xaxis", "yaxis", "zaxis")}
-    figure.update_scenes(aspectmode="data", camera=front, **hidden)
+    axes = {f"{axis}axis": {"visible": False, "autorange": False, "range": limits} for axis, limits in box.items()}
+    figure.update_scenes(aspectmode="manual", aspectratio=ratio, camera=front, **axes)
     figure.update_layout(height=430, margin={"l": 0, "r": 0, "t": 40, "b": 0}, showlegend=False)
-    return figure.to_html(full_html=False, include_plotlyjs=True, config={"displaylogo": False})
+    return figure.to_html(full_html=False, include_plotlyjs=True, config={"displayModeBar": False})
 
 
 def draw_shapes(shapes: Mapping[str, Tensor], faces: Tensor, errors: Mapping[str, Tensor]) -> Any:
@@ -71,6 +76,7 @@ def draw_shapes(shapes: Mapping[str, Tensor], faces: Tensor, errors: Mapping[str
     cm, colors = require("matplotlib.cm", extra="train"), require("matplotlib.colors", extra="train")
     figure, axes = new_figure(2.6 * len(shapes) + 0.6, 3.6, ncols=len(shapes), subplot_kw={"projection": "3d"})
     largest = _largest(errors)
+    x, y, z = _box(shapes)
     for (name, shape), panel in zip(shapes.items(), axes, strict=True):
         shape = shape.double()
         corners = shape[faces][:, :, [0, 2, 1]] * torch.tensor([1.0, -1.0, 1.0])  # upright, seen from the front
@@ -85,12 +91,8 @@ def draw_shapes(shapes: Mapping[str, Tensor], faces: Tensor, errors: Mapping[str
             corners.numpy(), facecolors=(tint * shade[:, None]).clamp(0, 1).numpy(), linewidth=0, antialiased=False
         )
         panel.add_collection3d(surface)
-        low, high = corners.flatten(0, 1).min(0).values.tolist(), corners.flatten(0, 1).max(0).values.tolist()
-        for set_limits, limits in zip(
-            (panel.set_xlim, panel.set_ylim, panel.set_zlim), zip(low, high, strict=True), strict=True
-        ):
-            set_limits(*limits)
-        panel.set_box_aspect([max(up - down, 1e-9) for down, up in zip(low, high, strict=True)], zoom=1.0)
+        panel.set(xlim=x, ylim=(-z[1], -z[0]), zlim=y)
+        panel.set_box_aspect([high - low for low, high in (x, z, y)], zoom=1.12)
         panel.view_init(elev=0, azim=-90)
         panel.set_proj_type("ortho")
         panel.set_axis_off()
@@ -99,6 +101,13 @@ def draw_shapes(shapes: Mapping[str, Tensor], faces: Tensor, errors: Mapping[str
     bar = cm.ScalarMappable(colors.Normalize(0, largest), _MAP)
     figure.colorbar(bar, ax=list(axes), label="error, mm", shrink=0.7, pad=0.01)
     return figure
+
+
+def _box(shapes: Mapping[str, Tensor]) -> list[list[float]]:
+    """The lowest and the highest place of all shapes along each axis: one scale for all, so that they compare."""
+    points = torch.cat([shape[shape.isfinite().all(dim=1)] for shape in shapes.values()]).double()
+    low, high = points.min(dim=0).values, points.max(dim=0).values
+    return torch.stack([low, torch.maximum(high, low + 1e-9)], dim=1).tolist()
 
 
 def _largest(errors: Mapping[str, Tensor]) -> float:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
-import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from torch import Tensor
@@ -13,7 +12,7 @@ from torch import Tensor
 from pinets._files import write_bytes
 from pinets.data.decode import encode_png
 from pinets.data.grid import image_grid
-from pinets.report.figures import new_figure
+from pinets.report.figures import drawing_png, new_figure
 
 __all__ = ["picture_html", "side_by_side", "write_folder", "write_grid"]
 
@@ -23,15 +22,18 @@ def write_grid(images: Tensor, path: str | Path) -> None:
     write_bytes(path, encode_png(image_grid(images)))
 
 
-def write_folder(images: Tensor, folder: str | Path) -> None:
-    """Write each image as a PNG of its own into a folder that holds none yet."""
+def write_folder(batches: Iterable[Tensor], folder: str | Path) -> int:
+    """Write images, a few at a time, each as a PNG of its own into a folder that holds none yet; returns how many."""
     folder = Path(folder)
     if folder.is_dir() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty: name a new folder, so that old and new images are not mixed")
     folder.mkdir(parents=True, exist_ok=True)
-    digits = max(5, len(str(len(images) - 1)))
-    for number, image in enumerate(images):
-        (folder / f"{number:0{digits}d}.png").write_bytes(encode_png(image))
+    number = 0
+    for images in batches:
+        for image in images:
+            (folder / f"{number:06d}.png").write_bytes(encode_png(image))
+            number += 1
+    return number
 
 
 def side_by_side(panels: Mapping[str, Tensor], path: str | Path) -> None:
@@ -42,9 +44,7 @@ def side_by_side(panels: Mapping[str, Tensor], path: str | Path) -> None:
         axis.imshow(grid.numpy(), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
         axis.set_title(name, fontsize=12)
         axis.axis("off")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
-    write_bytes(path, buffer.getvalue())
+    write_bytes(path, drawing_png(figure))
 
 
 def picture_html(path: Path, caption: str) -> str:

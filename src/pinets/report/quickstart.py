@@ -12,6 +12,7 @@ from pinets._extras import require
 from pinets.algebra import Uniform, interactions, orders
 from pinets.report.figures import COLORS, band, figure_svg, new_figure, tidy
 from pinets.report.page import Page, code, paragraph, table
+from pinets.report.text import aligned
 
 if TYPE_CHECKING:
     from pinets.quickstart import Digits, Outcome
@@ -37,13 +38,8 @@ def _rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
 
 def text_table(outcomes: Sequence[Outcome]) -> str:
     """The results as lines of text."""
-    rows = [list(_HEADER), *_rows(outcomes)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
-    lines = [
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
-        for row in rows
-    ]
-    return "\n".join(["", lines[0], "-" * len(lines[0]), *lines[1:]])
+    header, *lines = aligned([_HEADER, *_rows(outcomes)])
+    return "\n".join(["", header, "-" * len(header), *lines])
 
 
 def render(outcomes: Sequence[Outcome], digits: Digits) -> str:

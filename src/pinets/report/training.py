@@ -8,14 +8,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 from pinets._files import write_bytes
-from pinets.report.figures import COLORS, band, figure_svg, new_figure, tidy
+from pinets.report.figures import COLORS, band, drawing_svg, figure_svg, new_figure, tidy
 from pinets.report.page import Page, code, paragraph, table
 from pinets.report.pictures import picture_html
+from pinets.report.text import aligned
 from pinets.train.run import RunFolder
 
-__all__ = ["RecipeSummary", "curve_figure", "group_runs", "summarize", "text_table", "write_report"]
+__all__ = [
+    "RecipeSummary",
+    "curve_drawing",
+    "curve_figure",
+    "curves",
+    "group_runs",
+    "protocols",
+    "result_rows",
+    "summarize",
+    "text_table",
+    "write_report",
+]
 
 Groups = Mapping[str, Sequence[RunFolder]]
 
@@ -30,6 +43,7 @@ class RecipeSummary:
         parameters: Of all its networks.
         seconds: Mean time of a run.
         metrics: Of the last epoch on the test split: mean and standard deviation over the seeds.
+        protocol: How they were measured, where their names do not tell.
     """
 
     name: str
@@ -37,6 +51,7 @@ class RecipeSummary:
     parameters: int
     seconds: float
     metrics: dict[str, tuple[float, float]]
+    protocol: str = ""
 
 
 def group_runs(paths: Sequence[str | Path]) -> dict[str, list[RunFolder]]:
@@ -66,6 +81,7 @@ def summarize(name: str, runs: Sequence[RunFolder]) -> RecipeSummary:
         parameters=sum(results[0]["parameters"].values()),
         seconds=statistics.fmean(result["seconds"] for result in results),
         metrics={key: (statistics.fmean(found), _deviation(found)) for key, found in values.items()},
+        protocol=results[0].get("protocol", ""),
     )
 
 
@@ -77,29 +93,23 @@ def text_table(summaries: Sequence[RecipeSummary]) -> str:
     recipe    runs  parameters  minutes         accuracy
     resnet18     3  11,173,962     10.0  0.9412 ± 0.0011
     """
-    rows = _rows(summaries)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for first, *others in rows:
-        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    return "\n".join([*aligned(result_rows(summaries)), *protocols(summaries)])
+
+
+def protocols(summaries: Sequence[RecipeSummary]) -> list[str]:
+    """The ways in which the metrics were measured, each once."""
+    return [f"measured by {told}" for told in dict.fromkeys(summary.protocol for summary in summaries) if told]
+
+
+def curve_drawing(groups: Groups, metric: str, split: str = "validation") -> str:
+    """A metric during training, as SVG: of each recipe the mean over its seeds, and a band of one deviation."""
+    return drawing_svg(_curves(groups, metric, split))
 
 
 def curve_figure(groups: Groups, metric: str, split: str = "validation") -> str:
-    """A metric during training: for each recipe the mean over its seeds, and a band of one deviation."""
-    figure, axes = new_figure(8, 4.5)
-    for (name, runs), color in zip(groups.items(), cycle(COLORS)):
-        curves = [curve for curve in (_by_epoch(run, metric, split) for run in runs) if curve]
-        if curves:
-            epochs = sorted(set.intersection(*map(set, curves)))  # those that all runs have reached
-            band(axes, epochs, [[curve[epoch] for epoch in epochs] for curve in curves], label=name, color=color)
-    words = f"{split} {metric.replace('_', ' ')}"
-    tidy(axes, x="epoch", y=words)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    if axes.lines:
-        axes.legend(frameon=False)
-    return figure_svg(figure, "Mean over the seeds; the band is one standard deviation to each side.", alt=words)
+    """The same with its caption, for a page."""
+    caption = "Mean over the seeds; the band is one standard deviation to each side."
+    return figure_svg(_curves(groups, metric, split), caption, alt=f"{split} {metric.replace('_', ' ')}")
 
 
 def write_report(groups: Groups, path: str | Path, *, title: str = "Training runs") -> None:
@@ -107,10 +117,10 @@ def write_report(groups: Groups, path: str | Path, *, title: str = "Training run
     page = Page(title, "What was measured, how it went, and all that is needed to repeat it.")
     finished = [summarize(name, runs) for name, runs in groups.items() if any(run.finished for run in runs)]
     if finished:
-        header, *rows = _rows(finished)
+        header, *rows = result_rows(finished)
         note = "Test split, last epoch; mean and standard deviation over the runs."
-        page.section("Result", table(header, rows), paragraph(note))
-    for split, metric in _curves(groups):
+        page.section("Result", table(header, rows), paragraph(note), *map(paragraph, protocols(finished)))
+    for split, metric in curves(groups):
         page.section(f"{split} {metric.replace('_', ' ')}".capitalize(), curve_figure(groups, metric, split))
     for name, runs in groups.items():
         files = [file.read_text(encoding="utf-8") for file in (runs[0].recipe_file, runs[0].environment_file)]
@@ -133,7 +143,8 @@ def _pictures(run: RunFolder) -> list[str]:
     ]
 
 
-def _rows(summaries: Sequence[RecipeSummary]) -> list[list[str]]:
+def result_rows(summaries: Sequence[RecipeSummary]) -> list[list[str]]:
+    """The cells of a table, the header first."""
     names = list(dict.fromkeys(name for summary in summaries for name in summary.metrics))
     rows = [["recipe", "runs", "parameters", "minutes", *names]]
     for summary in summaries:
@@ -148,7 +159,7 @@ def _plus_minus(value: tuple[float, float] | None, runs: int) -> str:
     return f"{value[0]:.4f} ± {value[1]:.4f}" if runs > 1 else f"{value[0]:.4f}"
 
 
-def _curves(groups: Groups) -> list[tuple[str, str]]:
+def curves(groups: Groups) -> list[tuple[str, str]]:
     """The metrics worth a figure: all of the validation, and the training loss."""
     rows = [row for runs in groups.values() for run in runs for row in run.metrics("validation")[:1]]
     names = dict.fromkeys(name for row in rows for name in row if name not in ("split", "step", "epoch"))
@@ -156,6 +167,20 @@ def _curves(groups: Groups) -> list[tuple[str, str]]:
         run.metrics("train") and "loss" in run.metrics("train")[0] for runs in groups.values() for run in runs
     )
     return [("validation", name) for name in names] + ([("train", "loss")] if trained else [])
+
+
+def _curves(groups: Groups, metric: str, split: str) -> Any:
+    figure, axes = new_figure(8, 4.5)
+    for (name, runs), color in zip(groups.items(), cycle(COLORS)):
+        found = [curve for curve in (_by_epoch(run, metric, split) for run in runs) if curve]
+        if found:
+            epochs = sorted(set.intersection(*map(set, found)))  # those that all runs have reached
+            band(axes, epochs, [[curve[epoch] for epoch in epochs] for curve in found], label=name, color=color)
+    tidy(axes, x="epoch", y=f"{split} {metric.replace('_', ' ')}")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    if axes.lines:
+        axes.legend(frameon=False)
+    return figure
 
 
 def _by_epoch(run: RunFolder, metric: str, split: str) -> dict[int, float]:

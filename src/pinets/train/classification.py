@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,9 +12,8 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from pinets.metrics import Mean, TopKAccuracy
-from pinets.train.nonfinite import require_finite
 from pinets.train.schedules import Schedule
-from pinets.train.task import Split, StatefulBatches, Task
+from pinets.train.task import Split, StatefulBatches, Task, sum_over_processes, update
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -69,14 +69,9 @@ class Classification(Task):
         with self._accelerator.accumulate(self.network):
             scores = self.network(inputs)
             loss = F.cross_entropy(scores, labels, label_smoothing=self._label_smoothing)
-            require_finite(loss, self._accelerator)
-            self._accelerator.backward(loss)
-            if self._clip is not None and self._accelerator.sync_gradients:
-                self._accelerator.clip_grad_norm_(self.network.parameters(), self._clip)
-            self.optimizer.step()
-            self.optimizer.zero_grad()
+            loss = update(loss, self.network, self.optimizer, self._accelerator, clip=self._clip)
         right = (scores.detach().argmax(dim=1) == labels).float().mean()
-        return {"loss": loss.detach(), "accuracy": right}
+        return {"loss": loss, "accuracy": right}
 
     @torch.no_grad()
     def evaluate(self, split: Split) -> dict[str, float]:
@@ -92,19 +87,15 @@ class Classification(Task):
             mean_loss.update(F.cross_entropy(scores, labels), len(labels))
             for accuracy in accuracies.values():
                 accuracy.update(scores, labels)
+        total = partial(sum_over_processes, accelerator=self._accelerator)
         return {
-            "loss": mean_loss.compute(self._sum),
-            **{_name(k): accuracy.compute(self._sum) for k, accuracy in accuracies.items()},
+            "loss": mean_loss.compute(total),
+            **{_name(k): accuracy.compute(total) for k, accuracy in accuracies.items()},
         }
 
     def _place(self, batch: Labelled) -> Labelled:
         inputs, labels = (tensor.to(self._accelerator.device, non_blocking=True) for tensor in batch)
         return inputs, labels
-
-    def _sum(self, total: Tensor) -> Tensor:
-        if self._accelerator.num_processes == 1:
-            return total
-        return self._accelerator.reduce(total.to(self._accelerator.device), reduction="sum")
 
 
 def _name(k: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,20 +12,19 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from pinets.losses import AdversarialLoss
-from pinets.train.nonfinite import require_finite
 from pinets.train.schedules import Schedule
-from pinets.train.task import Split, StatefulBatches, Task
+from pinets.train.task import Split, StatefulBatches, Task, update
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["Generation", "Noise", "Sampler", "to_pixels"]
+__all__ = ["EVALUATION_SEED", "Generation", "Noise", "Sampler", "to_pixels"]
 
 Noise = Callable[[int], Tensor]  # how many vectors, and the vectors
 Sampler = Callable[[int], Tensor]  # how many images, and the images: uint8 (N, C, H, W)
 
 _PICTURE_SEED = 0  # of the noise that is the same in all pictures of a run
-_EVALUATION_SEED = 1
+EVALUATION_SEED = 1  # of the noise of the images that are measured
 _PICTURES = 64
 _SAMPLE_BATCH = 256  # images generated at a time; only memory depends on it
 
@@ -49,6 +48,7 @@ class Generation(Task):
         discriminator_steps: Updates of the discriminator for one of the generator.
         generator_batch: Images in an update of the generator, on this process.
         average: How much of the moving average a step keeps.
+        protocols: How a split was measured, which ``evaluate`` fills in.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class Generation(Task):
         discriminator_steps: int = 1,
         generator_batch: int = 64,
         average: float = 0.999,
+        protocols: Mapping[Split, str] | None = None,
     ) -> None:
         if not 0 <= average < 1:
             raise ValueError(f"average must lie in [0, 1), got {average}")
@@ -84,6 +85,7 @@ class Generation(Task):
         self.optimizers = dict(zip(("generator", "discriminator"), prepared, strict=True))
         self.schedules = schedules
         self.batches = batches
+        self.protocols = {} if protocols is None else protocols
         self._loss, self._noise, self._evaluate = loss, noise, evaluate
         self._accelerator = accelerator
         self._discriminator_steps, self._generator_batch = discriminator_steps, generator_batch
@@ -109,14 +111,10 @@ class Generation(Task):
             return self._update("generator", self._loss.generator(discriminator(fake)))
 
     def _update(self, name: str, loss: Tensor) -> Tensor:
-        require_finite(loss, self._accelerator)
-        self._accelerator.backward(loss)
-        self.optimizers[name].step()
-        self.optimizers[name].zero_grad()
-        return loss.detach()
+        return update(loss, self.networks[name], self.optimizers[name], self._accelerator)
 
     def evaluate(self, split: Split) -> dict[str, float]:
-        with self._from_seed(_EVALUATION_SEED):
+        with self._from_seed(EVALUATION_SEED):
             return self._evaluate(self._sample, split)
 
     def state_dict(self) -> dict[str, Any]:

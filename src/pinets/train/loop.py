@@ -84,7 +84,7 @@ def fit(task: Task, plan: Plan, run: RunFolder, accelerator: Accelerator, *, tit
 
     Returns:
         What is also in ``result.json``: the steps, the seconds, the last epoch's validation and the test, which is
-        looked at here once and never before.
+        looked at here once and never before, with its protocol where the task names one.
     """
     checkpoints = Checkpoints(run.checkpoints_folder, run.owner())
     log: Log = NoLog()
@@ -108,6 +108,7 @@ def fit(task: Task, plan: Plan, run: RunFolder, accelerator: Accelerator, *, tit
         "parameters": {name: _count(network) for name, network in task.networks.items()},
         "validation": position.validation,
         "test": test,
+        **({"protocol": task.protocols["test"]} if "test" in task.protocols else {}),
     }
 
 

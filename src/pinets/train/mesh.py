@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,9 +12,8 @@ from torch.optim import Optimizer
 
 from pinets.data.meshes import Standardize
 from pinets.metrics.mesh import VertexError
-from pinets.train.nonfinite import require_finite
 from pinets.train.schedules import Schedule
-from pinets.train.task import Split, StatefulBatches, Task
+from pinets.train.task import Split, StatefulBatches, Task, sum_over_processes, update
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -73,13 +73,7 @@ class MeshAutoencoding(Task):
         self.network.train()
         with self._accelerator.accumulate(self.network):
             loss = (self.network(shapes) - shapes).abs().mean()
-            require_finite(loss, self._accelerator)
-            self._accelerator.backward(loss)
-            if self._clip is not None and self._accelerator.sync_gradients:
-                self._accelerator.clip_grad_norm_(self.network.parameters(), self._clip)
-            self.optimizer.step()
-            self.optimizer.zero_grad()
-        return {"loss": loss.detach()}
+            return {"loss": update(loss, self.network, self.optimizer, self._accelerator, clip=self._clip)}
 
     @torch.no_grad()
     def evaluate(self, split: Split) -> dict[str, float]:
@@ -92,9 +86,4 @@ class MeshAutoencoding(Task):
                 with self._accelerator.autocast():
                     out = network(shapes)
                 error.update(self.standardize.undo(out.float()), self.standardize.undo(shapes))
-        return error.compute(self._sum)
-
-    def _sum(self, total: Tensor) -> Tensor:
-        if self._accelerator.num_processes == 1:
-            return total
-        return self._accelerator.reduce(total.to(self._accelerator.device), reduction="sum")
+        return error.compute(partial(sum_over_processes, accelerator=self._accelerator))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-__all__ = ["random_state", "restore_random_state", "seed_everything"]
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+__all__ = ["random_state", "restore_random_state", "seed_everything", "seed_processes_apart"]
 
 
 def seed_everything(seed: int, device: torch.device) -> None:
@@ -20,6 +23,12 @@ def seed_everything(seed: int, device: torch.device) -> None:
     if device.type != "cpu":
         torch.backends.cudnn.benchmark = False
         torch.use_deterministic_algorithms(True, warn_only=True)
+
+
+def seed_processes_apart(seed: int, accelerator: Accelerator) -> None:
+    """For when the networks are made, whose weights are the main process's: dropout and noise are to differ."""
+    if accelerator.process_index > 0:
+        torch.manual_seed(seed + accelerator.process_index)
 
 
 def random_state(device: torch.device) -> dict[str, Any]:

@@ -21,6 +21,7 @@ import torch
 
 import pinets
 from pinets._extras import require
+from pinets.train.checkpoint import Checkpoint, Checkpoints
 from pinets.train.files import read_json, write_json
 
 __all__ = ["ChangedRecipeError", "RunFolder", "changed_keys", "environment"]
@@ -71,9 +72,12 @@ class RunFolder:
         write_json(self.environment_file, environment(processes))
         write_json(self.recipe_file, recipe)  # last: with it, the run exists
 
-    def require_same_recipe(self, recipe: dict[str, Any]) -> None:
-        """Raise a :class:`ChangedRecipeError` that names the keys in which a recipe differs from this run's."""
-        changes = changed_keys(self.recipe(), recipe)
+    def require_same_recipe(self, recipe: dict[str, Any], before: dict[str, Any] | None = None) -> None:
+        """Raise a :class:`ChangedRecipeError` that names the keys in which a recipe differs from this run's.
+
+        ``before`` is the run's own recipe with the keys that did not exist yet when it was started.
+        """
+        changes = changed_keys(self.recipe() if before is None else before, recipe)
         if changes:
             raise ChangedRecipeError(
                 f"{self.path} was started with another recipe: "
@@ -113,6 +117,13 @@ class RunFolder:
     def owner(self) -> str:
         """A checksum of the recipe, which checkpoints carry."""
         return hashlib.sha256(json.dumps(self.recipe(), sort_keys=True).encode()).hexdigest()
+
+    def newest_checkpoint(self) -> Checkpoint:
+        """The newest one that is unharmed; an error where there is none."""
+        checkpoint = Checkpoints(self.checkpoints_folder, self.owner()).newest()
+        if checkpoint is None:
+            raise FileNotFoundError(f"the run in {self.path} has no checkpoint yet")
+        return checkpoint
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -1,17 +1,25 @@
-"""What the loop needs to know of a task: nothing but networks, optimisers, schedules, batches and two functions."""
+"""What the loop needs to know of a task: nothing but networks, optimisers, schedules, batches and two functions.
+
+And what most tasks do alike: an update from a loss, and sums over the processes.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from pinets.train.nonfinite import require_finite
 from pinets.train.schedules import Schedule
 
-__all__ = ["Split", "StatefulBatches", "Task"]
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+__all__ = ["Split", "StatefulBatches", "Task", "sum_over_processes", "update"]
 
 Split = Literal["validation", "test"]
 
@@ -41,6 +49,7 @@ class Task(ABC):
         schedules: By name; stepped by the loop after each update, and told each validation's score.
         batches: The training data. With ``n`` accumulation steps, an update takes ``n`` of them.
         score: Which metric of the validation decides, higher is better; none decides if ``None``.
+        protocols: How the metrics of a split were measured, in words, where their names do not tell.
     """
 
     networks: Mapping[str, nn.Module]
@@ -48,6 +57,7 @@ class Task(ABC):
     schedules: Mapping[str, Schedule]
     batches: StatefulBatches
     score: str | None = None
+    protocols: Mapping[Split, str] = MappingProxyType({})
 
     @abstractmethod
     def train_step(self, batch: Any) -> Mapping[str, Tensor | float]:
@@ -81,3 +91,31 @@ class Task(ABC):
 
     def load_local_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - most tasks have none
         """Take back what :meth:`local_state_dict` gave on this process."""
+
+
+def update(
+    loss: Tensor, network: nn.Module, optimizer: Optimizer, accelerator: Accelerator, *, clip: float | None = None
+) -> Tensor:
+    """Learn from a loss, within ``accelerator.accumulate`` where batches are divided; returns it without its graph.
+
+    Args:
+        loss: What is to be less; an error on all processes where it is not finite on one.
+        network: What the optimiser updates.
+        optimizer: Steps when all parts of a batch have been seen.
+        accelerator: Made by :func:`~pinets.train.make_accelerator`.
+        clip: Largest norm of the gradient; ``None`` for no limit.
+    """
+    require_finite(loss, accelerator)
+    accelerator.backward(loss)
+    if clip is not None and accelerator.sync_gradients:
+        accelerator.clip_grad_norm_(network.parameters(), clip)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.detach()
+
+
+def sum_over_processes(total: Tensor, accelerator: Accelerator) -> Tensor:
+    """The sum of what each process has."""
+    if accelerator.num_processes == 1:
+        return total
+    return accelerator.reduce(total.to(accelerator.device), reduction="sum")

@@ -35,6 +35,11 @@ def test_a_product_of_polynomials_shares_the_map_between_them():
     assert compile_network(product, torch.zeros(1, 4)).depth == (1 + 2) + (1 + 1) + 1
 
 
+class Quotient(nn.Module):
+    def forward(self, x):
+        return x / x.sum()
+
+
 class Attention(nn.Module):
     def forward(self, x):
         return x @ x.transpose(-1, -2)
@@ -46,6 +51,12 @@ class Attention(nn.Module):
         (nn.Sequential(nn.Linear(4, 4), nn.ReLU()), r"1 \(ReLU\): relu .*replace it with pinets.PowerSum"),
         (nn.Sequential(nn.Unflatten(1, (1, 4)), nn.MaxPool1d(2)), "max_pool.*replace it with average pooling"),
         (nn.LayerNorm(4), "layer_norm.*replace it with batch norm"),
+        (
+            nn.Sequential(nn.ReLU(), nn.Tanh(), nn.ReLU()),
+            r"0 \(ReLU\): relu is piecewise linear \(also in 2\); replace",
+        ),
+        (nn.Softmax(1), "softmax divides exponentials; replace it with the scores themselves"),
+        (Quotient(), "div divides by a function of the input; replace it with sums and products"),
         (nn.Sequential(nn.Unflatten(1, (2, 2)), Attention()), "only element-wise products"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import stat
@@ -29,7 +30,7 @@ from pinets.deploy.encrypted import (
 )
 from pinets.deploy.encrypted import client as client_module
 from pinets.deploy.encrypted import server as server_module
-from pinets.deploy.encrypted.files import read_circuit, read_container
+from pinets.deploy.encrypted.files import Container, read_circuit, read_container, write_container
 from pinets.deploy.encrypted.seal import SealDecryptor, SealScheme
 
 
@@ -129,6 +130,55 @@ def damaged(folders):
     return folder, (folder / "server" / "inputs").read_bytes(), folder / "server" / "damaged"
 
 
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda header: header.replace(b'"kind"', b'"kinb"'), "no header that can be read"),
+        (lambda header: header.replace(b"{", b"[", 1), "no header that can be read"),
+        (lambda header: header.replace(b'["0", ', b'["0", 9'), "longer or shorter than its header says"),
+        (lambda header: header.replace(b'"version": 1', b'"version": 2'), "of version 2, this is version 1"),
+    ],
+    ids=["a key", "no object", "a size", "a version"],
+)
+def test_headers_that_were_changed_with_their_checksum_are_refused_too(damaged, change, message):
+    folder, content, path = damaged
+    start = content.index(b"{")
+    end = start + int.from_bytes(content[start - 8 : start], "little")
+    header = change(content[start:end])
+    changed = content[: start - 8] + len(header).to_bytes(8, "little") + header + content[end:-32]
+    path.write_bytes(changed + hashlib.sha256(changed).digest())
+    with pytest.raises(FileError, match=rf"damaged.* {message}"):
+        Server(folder / "server", workers=1).evaluate(path, folder / "never")
+
+
+def test_ciphertexts_that_are_no_fresh_inputs_are_refused(folders, tmp_path):
+    """What the server answered is of its plan and keys, but has no multiplications left."""
+    folder, _, _ = folders
+    answered = read_container(folder / "client" / "outputs", "outputs")
+    inputs = read_container(folder / "server" / "inputs", "inputs")
+    parts = dict.fromkeys(inputs.parts, answered.parts["0"])
+    write_container(tmp_path / "inputs", Container("inputs", inputs.plan, inputs.keys, parts, inputs.facts))
+    with pytest.raises(FileError, match="a ciphertext has level 0 and scale"):
+        Server(folder / "server", workers=1).evaluate(tmp_path / "inputs", tmp_path / "outputs")
+
+
+def test_a_full_disk_leaves_no_secret_key_behind(folders, tmp_path, monkeypatch):
+    """Keys can be made again: there is none yet that must not be overwritten."""
+    folder, _, _ = folders
+    (tmp_path / "client").mkdir()
+    shutil.copy(folder / "client" / "plan.json", tmp_path / "client")
+
+    def full(path, container, **options):
+        if container.kind == "evaluation keys":
+            raise OSError("No space left on device")
+        write_container(path, container, **options)
+
+    monkeypatch.setattr(client_module, "write_container", full)
+    with pytest.raises(OSError, match="No space left"):
+        make_client_keys(tmp_path / "client", tmp_path / "evaluation.keys")
+    assert not (tmp_path / "client" / "secret.key").exists()
+
+
 def test_files_of_another_kind_are_refused(folders):
     folder, _, _ = folders
     with pytest.raises(FileError, match="holds inputs, not outputs"):
@@ -152,6 +202,8 @@ def test_inputs_outside_the_range_are_warned_of_with_what_is_lost(folders, tmp_p
     headroom = client.plan.headroom_bits
     with pytest.warns(RangeWarning, match=r"from 1.5 to 1.5 are outside .* at degree 3 .* grow by 1.\d bits$"):
         client.encrypt(np.full((1, 6), 1.5), tmp_path / "asked")
+    with pytest.warns(RangeWarning, match=r"from -0.9 to 0.5 are outside .* grow by [45].\d bits, and"):
+        client.encrypt(np.array([[0.5] * 5 + [-0.9]]), tmp_path / "asked")  # none is larger, but 2.8 times as far
     with pytest.warns(RangeWarning, match=rf"and {headroom:.1f} bits are free: the outputs can be wrong altogether"):
         client.encrypt(np.full((1, 6), 1e6), tmp_path / "asked")
     with warnings.catch_warnings():
@@ -192,7 +244,7 @@ def test_too_little_memory_is_said_before_keys_are_made(folders, tmp_path, monke
     shutil.copytree(folder / "client", tmp_path / "client")
     (tmp_path / "client" / "secret.key").unlink()
     monkeypatch.setattr(client_module, "available_memory", lambda: 1000)
-    with pytest.raises(MemoryError, match=r"the keys take .*, and 1 kB is there"):
+    with pytest.raises(MemoryError, match=r"making the keys takes .*, and 1 kB is there"):
         make_client_keys(tmp_path / "client", tmp_path / "evaluation.keys")
     monkeypatch.setattr(server_module, "available_memory", lambda: 1000)
     with pytest.raises(MemoryError, match="1 kB is there"):
@@ -204,6 +256,9 @@ def test_a_plan_that_is_no_plan(tmp_path):
         read_plan(tmp_path)
     (tmp_path / "plan.json").write_text("{")
     with pytest.raises(FileError, match="is not a plan"):
+        read_plan(tmp_path)
+    (tmp_path / "plan.json").write_text("[]")
+    with pytest.raises(EncryptedError, match="a plan is a JSON object, got list"):
         read_plan(tmp_path)
     (tmp_path / "plan.json").write_text(json.dumps({"format": 1}))
     with pytest.raises(EncryptedError, match="not complete"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,6 @@ from pinets.metrics.generation import (
     FeatureStatistics,
     TensorSource,
     evaluate,
-    evaluate_generator,
     frechet_distance,
     get_protocol,
     reference_statistics,
@@ -63,13 +64,57 @@ def test_fid_is_that_of_the_features_of_samples_and_reference(options):
     assert set(result.values) == {"fid", "kid", "kid_std", "precision", "recall"}
     assert (result.samples, result.reference, result.reference_images) == (60, "noise", 90)
     assert result.protocol == "fid5k with 60 samples"
-    assert "60 samples against 90 images of noise, features corners" in str(result)
+    assert result.conditions == "fid5k with 60 samples: 60 samples against 90 images of noise, features corners"
+    assert result.conditions in str(result)
     assert result.to_json()["values"]["fid"] == result.values["fid"]
+
+
+class CornersModule(torch.nn.Module):
+    """The same as torchmetrics takes it."""
+
+    num_features = 4
+
+    def forward(self, images):
+        return images[:, 1, :2, :2].flatten(1).float() / 255
+
+
+@pytest.mark.filterwarnings("ignore:Metric .* will save all extracted features in buffer:UserWarning")
+def test_the_values_are_those_of_torchmetrics_with_the_same_features(options):
+    fid_module, kid_module = (pytest.importorskip(f"torchmetrics.image.{name}") for name in ("fid", "kid"))
+    real, fake = pictures(60), pictures(60, seed=1, high=200)
+    ours = evaluate(sampler(fake), TensorSource("noise", real), "fid5k", batch_size=7, **options).values
+    fid = fid_module.FrechetInceptionDistance(feature=CornersModule())
+    kid = kid_module.KernelInceptionDistance(feature=CornersModule(), subset_size=60, subsets=1)  # all of them
+    for metric in (fid, kid):
+        for images, is_real in ((real, True), (fake, False)):
+            for part in images.split(13):
+                metric.update(part, real=is_real)
+    assert ours["fid"] == pytest.approx(float(fid.compute()), rel=1e-5)
+    assert ours["kid"] == pytest.approx(float(kid.compute()[0]), abs=1e-6)
+    assert ours["kid"] > 1e-3
+
+
+@pytest.mark.filterwarnings("ignore:Metric .* will save all extracted features in buffer:UserWarning")
+@pytest.mark.filterwarnings("ignore:std.*degrees of freedom:UserWarning")  # theirs, of one split
+def test_the_inception_score_of_one_split_is_that_of_torchmetrics(monkeypatch):
+    """Of several it is not: torchmetrics shuffles the samples, the original takes them in their order."""
+    inception = pytest.importorskip("torchmetrics.image.inception")
+    monkeypatch.setitem(PROTOCOLS, "is50k_10splits", replace(PROTOCOLS["is50k_10splits"], splits=1))
+    images = pictures(60)
+    ours = evaluate(sampler(images), None, "is50k_10splits", extractor=Classifier(), samples=60).values
+    theirs = inception.InceptionScore(feature=torch.nn.Sequential(CornersModule(), _Times20()), splits=1)
+    theirs.update(images)
+    assert ours["inception_score"] == pytest.approx(float(theirs.compute()[0]), rel=1e-5)
+
+
+class _Times20(torch.nn.Module):
+    def forward(self, features):
+        return 20 * features
 
 
 def test_a_set_is_at_no_distance_from_itself(options):
     images = pictures(60)
-    values = evaluate_generator(sampler(images), TensorSource("noise", images), "fid5k", **options)
+    values = evaluate(sampler(images), TensorSource("noise", images), "fid5k", **options).values
     assert values["fid"] == pytest.approx(0, abs=1e-6)
     assert values["kid"] < 0.01
     assert values["precision"] == values["recall"] == 1
@@ -106,6 +151,8 @@ def test_statistics_of_a_reference_are_kept_and_used_again(tmp_path):
     assert again.covariance.equal(first.covariance)
     assert again.features.equal(first.features)
     assert (again.name, again.extractor, again.size, again.count) == ("noise", "corners", (8, 8), 40)
+    renamed = reference_statistics(TensorSource("the same", pictures(90)), extractor, count=40, cache_dir=tmp_path)
+    assert (renamed.name, extractor.seen) == ("the same", 40)
 
     reference_statistics(source, extractor, count=41, cache_dir=tmp_path)
     assert extractor.seen == 81

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -27,6 +29,21 @@ def batch(name, samples=3, dtype=torch.float32):
     channels = model_entry(name).input_shape[0]
     side = model_entry(name).toy.get("size", 32)
     return torch.randn(samples, channels, side, side, dtype=dtype)
+
+
+def test_the_documented_numbers_of_parameters():
+    """The table of docs/generation.md, each name with its number."""
+    table = (Path(__file__).parents[3] / "docs" / "generation.md").read_text(encoding="utf-8")
+    told = {}
+    for line in table.splitlines():
+        if line.startswith("| `"):
+            names, numbers = re.findall(r"`(\w+)`", line.split("|")[1]), re.findall(r"\d[\d,]{4,}", line.split("|")[2])
+            told |= dict(zip(names, [int(number.replace(",", "")) for number in numbers], strict=False))
+    counts = {
+        name: sum(parameter.numel() for parameter in create_model(name, device="meta").parameters())
+        for name in (*GENERATORS, *DISCRIMINATORS)
+    }
+    assert told == counts
 
 
 def test_outputs_and_entries(name):

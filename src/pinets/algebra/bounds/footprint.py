@@ -12,6 +12,7 @@ from pinets.algebra.graph import Signed
 
 __all__ = ["Footprint", "count_terms", "footprints", "magnitude_of"]
 
+_SAME = 4e-15  # relative difference that rounding makes; the weight of what it could hide is no more than rounding
 _STRIDES = (0.6180339887498949, 0.41421356237309515)  # two irrational numbers: no two positions are close in both
 
 
@@ -53,14 +54,16 @@ def _footprint(magnitude: Callable[[Tensor], Tensor], shape: torch.Size) -> Foot
         values = 1 + (torch.arange(shape.numel(), dtype=torch.float64) * stride).frac().reshape(shape)
         # Cauchy-Schwarz: equal only where all that an output takes has the same value, and values differ
         mean, square = magnitude(values), magnitude(values.square())
-        picks = picks and bool((square * weight - mean.square() <= 1e-12 * mean.square()).all())
+        picks = picks and bool((square * weight - mean.square() <= _SAME * mean.square()).all())
     return Footprint(magnitude, weight, picks)
 
 
-def count_terms(uses: Sequence[Footprint], elements: int) -> int:
-    """How many terms a sum has at most in a function; 0 if nothing is computed, only moved."""
+def count_terms(function: Callable[..., Tensor], uses: Sequence[Footprint], operands: Sequence[Tensor]) -> float:
+    """How many terms a sum has at most in a linear function; 0 if nothing is computed, only moved."""
+    if isinstance(function, Signed) and function.terms is not None:
+        return float(function.terms(*(torch.ones(operand.shape, dtype=torch.float64) for operand in operands)).max())
     if not all(use.picks for use in uses):
-        return elements
+        return sum(operand.numel() for operand in operands)
     total = torch.stack([use.weight.broadcast_to(uses[0].weight.shape) for use in uses])
     moved = bool(((total == 0) | (total == 1)).all()) and bool((total.sum(0) <= 1).all())
     return 0 if moved else len(uses)

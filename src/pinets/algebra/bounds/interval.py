@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pinets.algebra.bounds.footprint import Footprint, count_terms, footprints, magnitude_of
 from pinets.algebra.bounds.rounding import Rounding
-from pinets.algebra.graph import NotPolynomialError, Operation, Value
+from pinets.algebra.graph import NotPolynomialError, Operation, Signed, Value
 
 __all__ = ["Interval", "IntervalDomain", "map_interval", "multiply_intervals"]
 
@@ -70,7 +70,7 @@ def map_interval(
     function: Callable[..., Tensor], operands: Sequence[Interval], uses: Sequence[Footprint], rounding: Rounding
 ) -> Interval:
     """The values of a linear function of intervals."""
-    count = count_terms(uses, sum(value.lower.numel() for value in operands))
+    count = count_terms(function, uses, [value.lower for value in operands])
     if count == 0:  # nothing is computed, at most a sign changed
         ends = [function(*(value.lower for value in operands)), function(*(value.upper for value in operands))]
         return Interval(torch.minimum(*ends), torch.maximum(*ends))
@@ -107,7 +107,8 @@ def count_products(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: T
     if function is torch.mul:
         return 1
     ones = (torch.ones(value.shape, dtype=torch.float64) for value in (x, y))
-    return float(magnitude_of(function)(*ones).max())
+    terms = function.terms if isinstance(function, Signed) and function.terms is not None else magnitude_of(function)
+    return float(terms(*ones).max())
 
 
 def _as_intervals(values: Sequence[Value]) -> list[Interval]:

@@ -13,12 +13,16 @@ from pinets.algebra.bounds.interval import Interval, IntervalDomain
 from pinets.algebra.bounds.rounding import Rounding
 from pinets.algebra.bounds.zonotope import Zonotope, ZonotopeDomain
 from pinets.algebra.certify import require_polynomial
-from pinets.algebra.graph import Domain, Graph, Value, check_inputs
+from pinets.algebra.graph import Domain, Graph, NotPolynomialError, Value, check_inputs
 
-__all__ = ["Problem"]
+__all__ = ["Problem", "TooLargeError"]
 
 _LARGEST = 2**26  # elements of the generators of one value: half a gigabyte
 _AT_ONCE = 2**23  # the same, of all boxes that run together
+
+
+class TooLargeError(ValueError):
+    """What was asked takes more memory than is allowed."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Problem:
         parameter = next(model.parameters(), None)
         example = box.lower[:1].to(torch.float32 if parameter is None else parameter.dtype)
         _, graph = require_polynomial(model, (example,))
+        _require_precision(graph, precision)
         shapes = [node.meta["val"].shape for node in graph.nodes if isinstance(node.meta.get("val"), Tensor)]
         outputs = [node.meta["val"].shape for node in graph.nodes if node.name in graph.outputs]
         if len(graph.outputs) != 1 or len(outputs) != 1 or outputs[0][:1] != (1,):
@@ -78,7 +83,7 @@ class Problem:
         """The derivatives of the outputs over each box, along all directions of a length of at most one."""
         inner = ZonotopeDomain(self.rounding, 2 * self.symbols)
         if 2 * self.symbols * self.widest > _LARGEST:
-            raise ValueError(
+            raise TooLargeError(
                 f"the network is too large: {self.symbols} inputs and values of {self.widest} elements need more "
                 f"memory than the limit allows"
             )
@@ -96,7 +101,10 @@ class Problem:
         return self._each(derivative, boxes)
 
     def _run(self, domain: Domain, start: Value, *matrix: Tensor) -> Value:
-        (found,) = self.graph.run(domain, [start], dtype=torch.float64)
+        try:
+            (found,) = self.graph.run(domain, [start], dtype=torch.float64, constants_in_domain=True)
+        except NotPolynomialError:  # it is one, but divides by a computed constant or the like, which must be a number
+            (found,) = self.graph.run(domain, [start], dtype=torch.float64)
         if not isinstance(found, Value):
             found = domain.constant(found)
         for differences in matrix:
@@ -115,7 +123,22 @@ class Problem:
             return found.lower.expand(shape)[0], found.upper.expand(shape)[0]
 
         lower, upper = torch.vmap(ends, chunk_size=together)(*given)
-        return Interval(lower, upper)
+        # what overflows on the way is not a number in the end, and can be anything
+        return Interval(torch.where(lower.isnan(), -torch.inf, lower), torch.where(upper.isnan(), torch.inf, upper))
+
+
+def _require_precision(graph: Graph, precision: torch.dtype | None) -> None:
+    """Refuse a network that rounds more than it is said to, in all of it or in a part."""
+    if precision is None:
+        return
+    values = [node.meta.get("val") for node in graph.nodes]
+    types = {value.dtype for value in values if isinstance(value, Tensor) and value.is_floating_point()}
+    coarse = [dtype for dtype in types if torch.finfo(dtype).eps > torch.finfo(precision).eps]
+    if coarse:
+        raise ValueError(
+            f"the network computes in {coarse[0]}, and bounds for evaluation in {precision} would not hold: convert it "
+            f"with .to({precision}), or ask with precision=None for its polynomial alone"
+        )
 
 
 def boxes_of(lower: Tensor, upper: Tensor) -> Interval:

@@ -19,11 +19,13 @@ class Rounding:
 
     A sum of :math:`n` products then errs by at most :math:`\gamma_n = nu / (1 - nu)` of the sum of their absolute
     values, in whatever order it is taken. ``unit`` holds the error of the network's own operations in the precision it
-    is evaluated in, and that of ours, which are in double precision.
+    is evaluated in, and that of ours, which are in double precision. Beyond ``largest`` numbers may overflow, and
+    nothing can be said.
     """
 
     unit: float
     tiny: float
+    largest: float
 
     @staticmethod
     def of(dtype: torch.dtype | None) -> Rounding:
@@ -33,14 +35,15 @@ class Rounding:
         True
         """
         if dtype is None:
-            return Rounding(4 * _DOUBLE, torch.finfo(torch.float64).tiny)
+            facts = torch.finfo(torch.float64)
+            return Rounding(4 * _DOUBLE, facts.tiny, facts.max / 2)
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(
                 f"bounds are known for evaluation in float32 and float64, got {dtype}: sums in it may lose all digits; "
                 f"convert the network with .float()"
             )
         facts = torch.finfo(dtype)
-        return Rounding(facts.eps / 2 + 4 * _DOUBLE, facts.tiny)
+        return Rounding(facts.eps / 2 + 4 * _DOUBLE, facts.tiny, facts.max / 2)
 
     def gamma(self, count: float) -> float:
         """The relative error of a sum of so many products and a few operations around it."""
@@ -50,5 +53,6 @@ class Rounding:
         return total / (1 - total)
 
     def slack(self, count: float, size: Tensor) -> Tensor:
-        """The error of sums of so many products, whose absolute values sum up to ``size``."""
-        return self.gamma(count) * size + self.tiny * (count + _SPARE)
+        """The error of sums of so many products, whose absolute values sum up to ``size``; infinite on overflow."""
+        error = self.gamma(count) * size + self.tiny * (count + _SPARE)
+        return torch.where(size <= self.largest, error, torch.inf)

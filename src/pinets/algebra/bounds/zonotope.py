@@ -111,7 +111,7 @@ class ZonotopeDomain:
         operands = _as_zonotopes(values)
         uses = footprints(function, [value.center for value in operands])
         hull = map_interval(function, [value.hull for value in operands], uses, self.rounding)
-        count = count_terms(uses, sum(value.center.numel() for value in operands))
+        count = count_terms(function, uses, [value.center for value in operands])
         noise = magnitude_of(function)(*(value.noise for value in operands))
         if count:
             noise = noise + self._slack(count, magnitude_of(function)(*(value.size for value in operands)))

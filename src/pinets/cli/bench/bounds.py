@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from pinets.cli.arguments import positive
+from pinets.cli.bench.common import add_out, finish, show
 from pinets.cli.parser import Verbs, add_verb
 
 __all__ = ["add_parser"]
@@ -30,11 +30,10 @@ def add_parser(benches: Verbs) -> None:
     parser.add_argument("--samples", metavar="N", type=positive, help="test images (default: 100, with --quick 10)")
     parser.add_argument("--epochs", metavar="N", type=positive, help="of training (default: 4, with --quick 1)")
     parser.add_argument("--data", metavar="DIR", help="where data sets are (default: $PINETS_DATA)")
-    parser.add_argument("--out", metavar="FILE", default="runs/bench-bounds.json", help="JSON (default: %(default)s)")
+    add_out(parser, "bounds")
 
 
 def run(args: argparse.Namespace) -> int:
-    from pinets._files import write_bytes
     from pinets.bench.bounds import FULL, QUICK, bench_bounds
 
     bench = bench_bounds(
@@ -42,9 +41,6 @@ def run(args: argparse.Namespace) -> int:
         data_dir=args.data,
         samples=args.samples or (10 if args.quick else 100),
         epochs=args.epochs or (1 if args.quick else 4),
-        on_row=lambda row: print(row, flush=True),
+        on_row=show,
     )
-    print(f"\n{bench.summary()}")
-    write_bytes(args.out, json.dumps(bench.to_json(), indent=1).encode())
-    print(f"written to {args.out}")
-    return 0
+    return finish(bench, args.out)

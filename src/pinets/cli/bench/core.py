@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING
 
 from pinets._nearest import did_you_mean
 from pinets.cli.arguments import positive
+from pinets.cli.bench.common import add_out, finish, use_threads
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -44,17 +44,13 @@ def add_parser(benches: Verbs) -> None:
     )
     parser.add_argument("--seconds", type=positive, help="stop after this time (default: 900, with --quick 30)")
     parser.add_argument("--threads", type=positive, help="threads for torch (default: its own choice)")
-    parser.add_argument("--out", metavar="FILE", default="runs/bench-core.json", help="JSON (default: %(default)s)")
+    add_out(parser, "core")
 
 
 def run_core(args: argparse.Namespace) -> int:
-    import torch
-
-    from pinets._files import write_bytes
     from pinets.bench import core
 
-    if args.threads:
-        torch.set_num_threads(args.threads)
+    use_threads(args.threads)
     try:
         which = core.cases(core.QUICK if args.quick else core.FULL, args.only)
     except ValueError as error:
@@ -63,10 +59,7 @@ def run_core(args: argparse.Namespace) -> int:
     print(f"{'model':8}{'d':>8}{'k':>8}{'N':>8}{'batch':>8}" + f"{'ms':>10}{'bare ms':>10}{'rate':>10}" * 2)
     seconds = args.seconds or (30 if args.quick else 900)
     bench = core.bench_core(which, seconds=seconds, on_start=_announce, on_rows=_print_rows)
-    print(f"\n{bench.summary()}")
-    write_bytes(args.out, json.dumps(bench.to_json(), indent=1).encode())
-    print(f"written to {args.out}")
-    return 0
+    return finish(bench, args.out)
 
 
 def _announce(case: Case, seconds_left: float) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pinets.cli.arguments import positive
+from pinets.cli.bench.common import add_out, show, write
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -35,13 +35,10 @@ def add_parser(benches: Verbs) -> None:
     parser.add_argument("--ring", type=positive, help="this ring size, instead of the smallest that works")
     parser.add_argument("--workers", type=positive, help="processes (default: one for each core)")
     parser.add_argument("--data", metavar="DIR", help="where data sets are (default: $PINETS_DATA)")
-    parser.add_argument(
-        "--out", metavar="FILE", default="runs/bench-encrypted.json", help="JSON (default: %(default)s)"
-    )
+    add_out(parser, "encrypted")
 
 
 def run(args: argparse.Namespace) -> int:
-    from pinets._files import write_bytes
     from pinets.bench.encrypted import bench_encrypted
     from pinets.deploy.encrypted.machine import worker_count
 
@@ -51,11 +48,9 @@ def run(args: argparse.Namespace) -> int:
         workers=worker_count(args.workers),
         peer_images=args.peer_images,
         options=options,
-        on_row=lambda row: print(row, flush=True),
+        on_row=show,
     )
-    write_bytes(args.out, json.dumps(bench.to_json(), indent=1).encode())
-    print(f"written to {args.out}")
-    return 0
+    return write(bench.to_json(), args.out)
 
 
 def _case(path: str, images: int, data_dir: str | None) -> Case:

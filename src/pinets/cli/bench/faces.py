@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from pinets.cli.arguments import positive
-from pinets.cli.parser import UsageError, Verbs, add_verb
+from pinets.cli.bench.common import add_out, choose, finish, show, use_threads
+from pinets.cli.parser import Verbs, add_verb
 
 __all__ = ["add_parser"]
 
@@ -32,27 +32,16 @@ def add_parser(benches: Verbs) -> None:
     parser.add_argument("--only", metavar="TEXT", help="the cases whose description has this text, such as 'latency'")
     parser.add_argument("--seconds", type=positive, default=60, help="how long to time each case (default: 60)")
     parser.add_argument("--threads", type=positive, help="threads for torch (default: its own choice)")
-    parser.add_argument("--out", metavar="FILE", default="runs/bench-faces.json", help="JSON (default: %(default)s)")
+    add_out(parser, "faces")
 
 
 def run(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    import torch
-
-    from pinets._files import write_bytes
     from pinets.bench.faces import QUICK, SMALL, SearchCase, bench_faces
 
-    if args.threads:
-        torch.set_num_threads(args.threads)
+    use_threads(args.threads)
     which = list(QUICK if args.quick else SMALL)
     if args.gallery is not None:
         which = [replace(case, gallery=args.gallery) if isinstance(case, SearchCase) else case for case in which]
-    which = [case for case in which if args.only is None or args.only in str(case)]
-    if not which:
-        raise UsageError(f"--only: no case has {args.only!r} in its description; there are search and latency")
-    bench = bench_faces(which, seconds=args.seconds, on_row=lambda row: print(row, flush=True))
-    print(f"\n{bench.summary()}")
-    write_bytes(args.out, json.dumps(bench.to_json(), indent=1).encode())
-    print(f"written to {args.out}")
-    return 0
+    return finish(bench_faces(choose(which, args.only), seconds=args.seconds, on_row=show), args.out)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from pinets.cli.arguments import positive
+from pinets.cli.bench.common import add_out, show, use_threads, write
 from pinets.cli.parser import Verbs, add_verb
 
 __all__ = ["add_parser"]
@@ -28,17 +28,13 @@ def add_parser(benches: Verbs) -> None:
     parser.add_argument("--batch", type=positive, default=32, help="images at a time (default: %(default)s)")
     parser.add_argument("--seconds", type=positive, help="start no further round then (default: 240, with --quick 20)")
     parser.add_argument("--threads", type=positive, help="threads for torch (default: its own choice)")
-    parser.add_argument("--out", metavar="FILE", default="runs/bench-fid.json", help="JSON (default: %(default)s)")
+    add_out(parser, "fid")
 
 
 def run(args: argparse.Namespace) -> int:
-    import torch
-
-    from pinets._files import write_bytes
     from pinets.bench.fid import FULL, QUICK, bench_fid
 
-    if args.threads:
-        torch.set_num_threads(args.threads)
+    use_threads(args.threads)
     bench = bench_fid(
         QUICK if args.quick else FULL,
         images=args.images or (8 if args.quick else 32),
@@ -46,7 +42,5 @@ def run(args: argparse.Namespace) -> int:
         seconds=args.seconds or (20 if args.quick else 240),
     )
     for row in bench.rows:
-        print(row)
-    write_bytes(args.out, json.dumps(bench.to_json(), indent=1).encode())
-    print(f"\nwritten to {args.out}")
-    return 0
+        show(row)
+    return write(bench.to_json(), args.out)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from pinets.cli.arguments import positive
-from pinets.cli.parser import UsageError, Verbs, add_verb
+from pinets.cli.bench.common import add_out, choose, finish, show, use_threads
+from pinets.cli.parser import Verbs, add_verb
 
 __all__ = ["add_parser"]
 
@@ -30,24 +30,12 @@ def add_parser(benches: Verbs) -> None:
     parser.add_argument("--only", metavar="TEXT", help="the cases whose description has this text, such as 'memory'")
     parser.add_argument("--seconds", type=positive, default=20, help="how long to time each case (default: 20)")
     parser.add_argument("--threads", type=positive, help="threads for torch (default: its own choice)")
-    parser.add_argument("--out", metavar="FILE", default="runs/bench-mesh.json", help="JSON (default: %(default)s)")
+    add_out(parser, "mesh")
 
 
 def run(args: argparse.Namespace) -> int:
-    import torch
-
-    from pinets._files import write_bytes
     from pinets.bench.mesh import FULL, QUICK, bench_mesh
 
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    cases = QUICK if args.quick else FULL
-    which = [case for case in cases if args.only is None or args.only in str(case) or args.only == case.name]
-    if not which:
-        known = "\n  ".join(str(case) for case in cases)
-        raise UsageError(f"--only: no case has {args.only!r} in its description; there are\n  {known}")
-    bench = bench_mesh(which, seconds=args.seconds, on_row=lambda row: print(row, flush=True))
-    print(f"\n{bench.summary()}")
-    write_bytes(args.out, json.dumps(bench.to_json(), indent=1).encode())
-    print(f"written to {args.out}")
-    return 0
+    use_threads(args.threads)
+    which = choose(QUICK if args.quick else FULL, args.only, lambda case: f"{case.name}: {case}")
+    return finish(bench_mesh(which, seconds=args.seconds, on_row=show), args.out)

@@ -13,6 +13,7 @@ from torch import Tensor
 from pinets.data.decode import CentreCrop
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.folders import FolderSet
+from pinets.data.yaleb import list_yaleb
 
 __all__ = ["YaleB", "light_subset", "open_yaleb"]
 
@@ -52,18 +53,13 @@ def open_yaleb(folder: Path, *, size: int) -> YaleB:
     root = next((folder / name for name in _FOLDERS if list((folder / name).glob("yaleB*/"))), None)
     if root is None:
         raise MissingDataError(f"Extended Yale B is not in {folder}: put CroppedYale with yaleB01 and so on there")
-    people = tuple(sorted(path.name for path in root.glob("yaleB*/")))
-    paths: list[str] = []
-    labels: list[int] = []
-    subsets: list[int] = []
-    for label, name in enumerate(people):
-        for path in sorted((root / name).glob("*.pgm")):
-            if path.stem.endswith("_Ambient"):
-                continue
-            light = _NAME.fullmatch(path.name)
-            if light is None:
-                raise DataError(f"{path}: the name must tell the light, as yaleB01_P00A+000E+00.pgm")
-            paths.append(str(path))
-            labels.append(label)
-            subsets.append(light_subset(int(light[1]), int(light[2])))
-    return YaleB(FolderSet(torch.tensor(labels), people, CentreCrop(size, size), tuple(paths)), torch.tensor(subsets))
+    paths, labels, people = list_yaleb(root)
+    faces = FolderSet(labels, people, CentreCrop(size, size), tuple(map(str, paths)))
+    return YaleB(faces, torch.tensor([_subset(path) for path in paths]))
+
+
+def _subset(path: Path) -> int:
+    light = _NAME.fullmatch(path.name)
+    if light is None:
+        raise DataError(f"{path}: the name must tell the light, as yaleB01_P00A+000E+00.pgm")
+    return light_subset(int(light[1]), int(light[2]))

@@ -50,13 +50,14 @@ def make_client_keys(folder: PathLike, evaluation_keys: PathLike) -> None:
     plan, secret_path = read_plan(folder), Path(folder) / SECRET_KEY
     if secret_path.exists():
         raise FileExistsError(f"{secret_path} exists, and what it encrypted is lost without it: move it away first")
-    if plan.key_bytes > (memory := available_memory()):
-        raise MemoryError(f"the keys take {in_units(plan.key_bytes)} of memory, and {in_units(memory)} is there")
+    if (needed := 2 * plan.key_bytes) > (memory := available_memory()):  # the keys, and what is written of them
+        raise MemoryError(f"making the keys takes {in_units(needed)} of memory, and {in_units(memory)} is there")
     secret, relinearisation, rotation = make_keys(SealScheme(plan.parameters), plan.rotations)
     identity = secrets.token_hex(16)  # not derived from the keys, so it tells nothing about them
     parts = {"relinearisation": relinearisation, "rotation": rotation}
-    write_container(secret_path, Container("secret key", plan.identity, identity, {"key": secret}), private=True)
+    # the large file first: where the disk is full, there is no secret key yet that must not be overwritten
     write_container(evaluation_keys, Container("evaluation keys", plan.identity, identity, parts))
+    write_container(secret_path, Container("secret key", plan.identity, identity, {"key": secret}), private=True)
 
 
 class Client:
@@ -103,7 +104,9 @@ class Client:
         """The outputs in a file of the server's, one row for each input."""
         plan = self.plan
         container = read_container(path, "outputs").require(plan=plan.identity, keys=self._keys, path=path)
-        count, slots = int(container.facts["count"]), plan.parameters.slots
+        count, slots = container.facts.get("count"), plan.parameters.slots
+        if not isinstance(count, int) or count < 1:
+            raise FileError(f"{path} does not say for how many inputs it is")
         plain = [self._decryptor.decrypt(part) for part in container.parts.values()]
         sets = count if plan.layout is not None else math.ceil(count / slots) * plan.outputs
         if len(plain) != sets:
@@ -129,6 +132,9 @@ def _warn_of_range(inputs: Vector, plan: Plan) -> None:
     if low >= plan.low - slack and high <= plan.high + slack:
         return
     growth = max(abs(low), abs(high)) / max(abs(plan.low), abs(plan.high), 1e-300)
+    middle, half = (plan.low + plan.high) / 2, (plan.high - plan.low) / 2
+    if growth <= 1 and half:  # not larger, but further from the middle of what the plan was made with
+        growth = max(abs(low - middle), abs(high - middle)) / half
     lost = plan.degree * math.log2(max(growth, 1.0))
     text = (
         f"inputs from {low:.4g} to {high:.4g} are outside the range the plan was made for, {plan.low:.4g} to "

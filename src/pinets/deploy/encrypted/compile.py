@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from pinets.algebra.certify import certified_graph
+from pinets.algebra.degree import Violation
 from pinets.algebra.graph import Operation, Value, check_inputs
 from pinets.deploy.encrypted.circuit import Affine, Circuit, Product
 from pinets.deploy.encrypted.errors import NotCompilableError
@@ -16,6 +17,7 @@ from pinets.deploy.encrypted.errors import NotCompilableError
 __all__ = ["compile_network"]
 
 _LARGEST = 2**27  # entries of one matrix: a gigabyte
+_NAMED = 5  # further places of an operation that an error names
 _INSTEAD = {
     "max_pool": "average pooling",
     "norm": "batch norm, which is affine at inference",
@@ -182,9 +184,23 @@ def _used(factors: dict[int, list[Affine]], output: Affine) -> dict[int, int]:
     return used
 
 
-def _what_is_in_the_way(violations: list) -> str:
-    lines = []
+def _what_is_in_the_way(violations: Sequence[Violation]) -> str:
+    """Every operation once, with the places where it stands and what to replace it with."""
+    alike: dict[tuple[str, str], list[Violation]] = {}
     for violation in violations:
-        instead = next((better for name, better in _INSTEAD.items() if name in violation.operation), None)
-        lines.append(f"{violation}; replace it with {instead or 'pinets.PowerSum, a polynomial activation'}")
+        alike.setdefault((violation.operation, violation.reason), []).append(violation)
+    lines = []
+    for (operation, reason), (first, *others) in alike.items():
+        paths = [other.path or "forward" for other in others]
+        more = f" (also in {', '.join(paths[:_NAMED])}{', ...' if len(paths) > _NAMED else ''})" if paths else ""
+        better = next((instead for name, instead in _INSTEAD.items() if name in operation), _otherwise(reason))
+        lines.append(
+            f"{replace(first, reason=reason.partition(';')[0])}{more}{better and '; replace it with '}{better}"
+        )
     return "only polynomials can be evaluated under encryption, and the network is none: " + "; ".join(lines)
+
+
+def _otherwise(reason: str) -> str:
+    if "PowerSum" in reason:
+        return "pinets.PowerSum, a polynomial activation"
+    return "" if "failed" in reason else "sums and products, as those of CCP and NCP"

@@ -13,12 +13,12 @@ import os
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 
-from pinets._files import write_bytes
+from pinets._files import write_pieces
 from pinets.deploy.encrypted.circuit import Affine, Circuit, Product
 from pinets.deploy.encrypted.errors import FileError, KeyMismatchError
 
@@ -28,6 +28,7 @@ _MAGIC = b"pinets encrypted\n"
 _VERSION = 1
 _LENGTH = struct.Struct("<Q")
 _DIGEST = hashlib.sha256().digest_size
+_PIECE = 1 << 20  # bytes read at a time
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,13 @@ def write_container(path: str | os.PathLike[str], container: Container, *, priva
         "parts": [[name, len(part)] for name, part in container.parts.items()],  # in this order
     }
     text = json.dumps(header, sort_keys=True).encode()
-    content = b"".join([_MAGIC, _LENGTH.pack(len(text)), text, *container.parts.values()])
+    pieces = [_MAGIC, _LENGTH.pack(len(text)), text, *container.parts.values()]
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
     before = os.umask(0o077) if private else None
     try:
-        write_bytes(path, content + hashlib.sha256(content).digest())
+        write_pieces(path, [*pieces, digest.digest()])
     finally:
         if before is not None:
             os.umask(before)
@@ -82,26 +86,40 @@ def read_container(path: str | os.PathLike[str], kind: str) -> Container:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path} ({kind})")
-    whole = path.read_bytes()
-    if not whole.startswith(_MAGIC):
-        raise FileError(f"{path} is not a file of pinets encrypt")
-    content, digest = whole[:-_DIGEST], whole[-_DIGEST:]
-    if hashlib.sha256(content).digest() != digest:
-        raise FileError(f"{path} is truncated or was changed: its checksum differs")
-    start = len(_MAGIC) + _LENGTH.size
-    (length,) = _LENGTH.unpack(content[len(_MAGIC) : start])
-    header = json.loads(content[start : start + length])
+    with path.open("rb") as file:  # twice: keys are large, and so are in memory once
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise FileError(f"{path} is not a file of pinets encrypt")
+        end = path.stat().st_size - _DIGEST
+        if _digest(file, end) != file.read(_DIGEST):
+            raise FileError(f"{path} is truncated or was changed: its checksum differs")
+        try:
+            return _read_parts(file, end, kind, path)
+        except (struct.error, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+            raise FileError(f"{path} has no header that can be read, though its checksum is right") from error
+
+
+def _digest(file: BinaryIO, end: int) -> bytes:
+    """The checksum of a file up to a byte, at which it is left."""
+    file.seek(0)
+    digest = hashlib.sha256()
+    while piece := file.read(max(0, min(_PIECE, end - file.tell()))):
+        digest.update(piece)
+    return digest.digest()
+
+
+def _read_parts(file: BinaryIO, end: int, kind: str, path: Path) -> Container:
+    file.seek(len(_MAGIC))
+    (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
+    header = json.loads(file.read(min(length, end)))
     if header["version"] != _VERSION:
         raise FileError(f"{path} is of version {header['version']}, this is version {_VERSION}")
     if header["kind"] != kind:
         raise FileError(f"{path} holds {header['kind']}, not {kind}")
-    parts, at = {}, start + length
-    for name, size in header["parts"]:
-        parts[name] = content[at : at + size]
-        at += size
-    if at != len(content):
+    sizes = [size for _, size in header["parts"]]
+    if min(sizes, default=0) < 0 or sum(sizes) != end - file.tell():
         raise FileError(f"{path} is longer or shorter than its header says")
-    return Container(kind, header["plan"], header["keys"], parts, header["facts"])
+    parts = {name: file.read(size) for name, size in header["parts"]}
+    return Container(kind, header["plan"], header["keys"], parts, dict(header["facts"]))
 
 
 def write_circuit(path: str | os.PathLike[str], circuit: Circuit, plan: str) -> None:

@@ -69,6 +69,11 @@ class Plan:
         return self.parameters.slots if self.packing == "throughput" else 1
 
     @property
+    def needed_bytes(self) -> int:
+        """The least memory that will do: for the keys, and either for the file they are read from or ciphertexts."""
+        return self.key_bytes + max(self.key_bytes, self.ciphertext_bytes)
+
+    @property
     def identity(self) -> str:
         """A checksum, by which files that belong to another plan are told."""
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
@@ -78,6 +83,8 @@ class Plan:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Plan:
+        if not isinstance(content, Mapping):
+            raise PlanError(f"a plan is a JSON object, got {type(content).__name__}")
         values = dict(content)
         if values.pop("format", None) != FORMAT:
             raise PlanError(f"the plan is of another format, {content.get('format')!r} instead of {FORMAT}")

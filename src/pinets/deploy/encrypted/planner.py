@@ -27,6 +27,7 @@ _LEAST_SCALE = 24  # bits; with less, noise is all there is
 _MOST_SCALE = 45
 _MARGIN = 2.0  # bits that numbers may grow beyond those the plan was made with
 _PROBES = 2  # inputs that are simulated
+_WORST = 2.0  # by how much the largest deviation of thousands of inputs exceeds that of these
 
 
 def plan_network(model: nn.Module, calibration: Tensor, **options: Any) -> tuple[Plan, Circuit]:
@@ -70,6 +71,10 @@ def make_plan(
         memory: In bytes; what is free now if left out.
         estimate_time: Whether to measure SEAL for a moment to predict the time.
     """
+    if not 0 < precision < math.inf:
+        raise PlanError(f"the precision must be positive, got {precision}")
+    if not insecure and (strange := [ring for ring in rings if ring not in RINGS]):
+        raise PlanError(f"the ring size must be one of {', '.join(map(str, RINGS))}, got {strange[0]}")
     kinds: tuple[Packing, ...] = ("latency", "throughput") if packing == "auto" else (packing,)
     memory = available_memory() if memory is None else memory
     question = _Question(circuit, calibration.flatten(1).double(), tuple(calibration.shape[1:]), precision)
@@ -115,12 +120,11 @@ def _total(plan: Plan, inputs: int) -> float:
 
 
 def _require_memory(plan: Plan, memory: int) -> None:
-    needed = plan.key_bytes + plan.ciphertext_bytes
-    if needed > memory:
+    if plan.needed_bytes > memory:
         raise PlanError(
-            f"keys take {in_units(plan.key_bytes)} and ciphertexts {in_units(plan.ciphertext_bytes)} of memory, and "
-            f"{in_units(memory)} is there; the nearest that fits has a smaller ring (less precision or depth), or the "
-            f"other packing"
+            f"keys take {in_units(plan.key_bytes)} and ciphertexts {in_units(plan.ciphertext_bytes)} of memory, "
+            f"{in_units(plan.needed_bytes)} at once, and {in_units(memory)} is there; the nearest that fits has a "
+            f"smaller ring (less precision or depth), or the other packing"
         )
 
 
@@ -142,12 +146,12 @@ def _smallest(question: _Question, packing: Packing, rings: Sequence[int], insec
                 continue
             if best is None or trial.plan.deviation < best.plan.deviation:
                 best = trial
-        if best is not None and best.plan.deviation <= question.precision * largest:
+        if best is not None and _WORST * best.plan.deviation <= question.precision * largest:
             return best
     if best is not None:
         raise PlanError(
             f"a precision of {question.precision:.1e} is out of reach: the nearest is "
-            f"{best.plan.deviation / largest:.1e}, in a ring of {best.plan.parameters.ring}"
+            f"{_WORST * best.plan.deviation / largest:.1e}, in a ring of {best.plan.parameters.ring}"
         )
     raise PlanError(reason or _too_deep(question.circuit.depth, max(rings)))
 
@@ -190,7 +194,7 @@ def _try(question: _Question, parameters: Parameters, packing: Packing, probes: 
         columns = [evaluator.encrypt(column, parameters.scale) for column in probes.T.numpy()]
         rows = ThroughputProgram(circuit).run(evaluator, columns, output_scale)
         computed = np.stack([row.values for row in rows], axis=1)
-        alive = sum(circuit.sizes)
+        alive = 2 * sum(circuit.sizes)  # at two levels, or as they were read
     else:
         program = LatencyProgram(circuit, layout, parameters.slots, keep=False)
         computed = np.stack([_try_one(program, evaluator, probe, output_scale) for probe in probes])

@@ -48,10 +48,9 @@ class Server:
         self.plan = plan = read_plan(folder)
         self._workers = worker_count(workers)
         memory = available_memory()
-        if plan.key_bytes + plan.ciphertext_bytes > memory:
+        if plan.needed_bytes > memory:
             raise MemoryError(
-                f"keys and ciphertexts take {in_units(plan.key_bytes + plan.ciphertext_bytes)} of memory, and "
-                f"{in_units(memory)} is there"
+                f"keys and ciphertexts take {in_units(plan.needed_bytes)} of memory, and {in_units(memory)} is there"
             )
         circuit = read_circuit(folder / CIRCUIT, plan.identity)
         path = folder / EVALUATION_KEYS
@@ -82,7 +81,7 @@ class Server:
 
     def evaluate_ciphertexts(self, entries: Sequence[bytes]) -> list[bytes]:
         """Evaluate the network on serialised ciphertexts."""
-        evaluator, program = self._evaluator, self._program
+        program = self._program
         if isinstance(program, LatencyProgram):
             if self._workers > 1 and len(entries) > 1:
                 results = [self._one(program, entries[0])]  # which encodes the weights, for all processes
@@ -91,12 +90,23 @@ class Server:
             return [self._one(program, entry) for entry in entries]
         size, outputs = program.circuit.size, []
         for start in range(0, len(entries), size):
-            loaded = [evaluator.load(entry) for entry in entries[start : start + size]]
-            outputs += [save(out) for out in program.run(evaluator, loaded, self.plan.output_scale, self._spread)]
+            loaded = [self._load(entry) for entry in entries[start : start + size]]
+            outputs += [save(out) for out in program.run(self._evaluator, loaded, self.plan.output_scale, self._spread)]
         return outputs
 
     def _one(self, program: LatencyProgram, entry: bytes) -> bytes:
-        return save(program.run(self._evaluator, self._evaluator.load(entry), self.plan.output_scale))
+        return save(program.run(self._evaluator, self._load(entry), self.plan.output_scale))
+
+    def _load(self, entry: bytes) -> Any:
+        """A client's ciphertext; one that was not freshly encrypted for this plan would fail half-way."""
+        ciphertext, parameters = self._evaluator.load(entry), self.plan.parameters
+        level, scale = self._evaluator.level(ciphertext), self._evaluator.scale(ciphertext)
+        if (level, scale) != (parameters.levels, parameters.scale):
+            raise FileError(
+                f"a ciphertext has level {level} and scale {scale:g}, inputs of this plan have {parameters.levels} and "
+                f"{parameters.scale:g}"
+            )
+        return ciphertext
 
     def _spread(self, compute: Callable[[int], Any], numbers: Sequence[int]) -> list[Any]:
         if self._workers == 1:

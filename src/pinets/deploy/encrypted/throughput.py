@@ -48,6 +48,7 @@ class _Run:
             level = top - circuit.depths[number]
             self.prepare(tree, level)
             self.values.append(spread(partial(self.tree, tree, level), range(circuit.sizes[number])))
+            self.lowered.clear()  # as many ciphertexts as a value has entries
         if circuit.output.is_free:
             return spread(partial(self.free, circuit.output, 0), range(circuit.output.rows))
         self.lower(circuit.output, 1)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pinets.algebra.graph import evaluating
 from pinets.deploy.encrypted.circuit import Circuit
 from pinets.deploy.encrypted.client import EVALUATION_KEYS, Client, PathLike, make_client_keys
 from pinets.deploy.encrypted.plan import Plan
@@ -124,8 +125,8 @@ def _plain(network: nn.Module, inputs: Tensor) -> np.ndarray:
         name: value.double() if value.is_floating_point() else value
         for name, value in (*network.named_parameters(), *network.named_buffers())
     }
-    with torch.no_grad():
-        return torch.func.functional_call(network.eval(), state, inputs.double()).flatten(1).numpy()
+    with torch.no_grad(), evaluating(network):
+        return torch.func.functional_call(network, state, inputs.double()).flatten(1).numpy()
 
 
 def _timed(call: Callable[[], Result]) -> tuple[float, Result]:

@@ -18,7 +18,7 @@ _LARGEST = 2**31 - 1  # bytes in one file of protocol buffers
 
 def write_onnx(path: Path, program: torch.export.ExportedProgram, metadata: Metadata) -> None:
     """Write an exported network, with one input ``input``, one output ``output`` and any batch."""
-    require("onnxscript", extra="deploy")
+    optimizer = require("onnxscript.optimizer", extra="deploy")
     onnx_ir = require("onnx_ir", extra="deploy")
     size = sum(value.nbytes for value in (*program.state_dict.values(), *program.constants.values()))
     if size > _LARGEST:
@@ -35,8 +35,10 @@ def write_onnx(path: Path, program: torch.export.ExportedProgram, metadata: Meta
             output_names=["output"],
             dynamic_shapes=({0: "batch"},),  # the program's own, by this name
         )
-    assert converted is not None
-    model = converted.model
+        assert converted is not None
+        model = converted.model
+        optimizer.fold_constants(model)  # the runtime cannot compute all of them, and says so each time
+        optimizer.remove_unused_nodes(model)
     model.metadata_props[KEY] = metadata.to_json()
     model.producer_name, model.producer_version = KEY, metadata.version
     write_bytes(path, onnx_ir.to_proto(model).SerializeToString())

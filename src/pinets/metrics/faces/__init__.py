@@ -4,7 +4,7 @@ Every similarity is a cosine. Figures are exact: ties never help, and rates are 
 """
 
 from pinets.metrics.faces.blocks import Found, search
-from pinets.metrics.faces.embeddings import embed, embed_faces
+from pinets.metrics.faces.embeddings import Summed, embed, embed_faces
 from pinets.metrics.faces.identification import Identification, identify, rank_rates
 from pinets.metrics.faces.megaface import MegaFace, evaluate_megaface, mate_pairs
 from pinets.metrics.faces.pairs import (
@@ -38,6 +38,7 @@ __all__ = [
     "OperatingPoint",
     "PairVerification",
     "Pooling",
+    "Summed",
     "cross_validated_accuracy",
     "embed",
     "embed_faces",

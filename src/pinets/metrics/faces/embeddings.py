@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pinets.data.samples import SampleSet
 from pinets.data.transforms import Normalize
 
-__all__ = ["Matrix", "embed", "embed_faces", "raw_rows", "read_blocks", "read_rows", "require_finite_rows"]
+__all__ = ["Matrix", "Summed", "embed", "embed_faces", "raw_rows", "read_blocks", "read_rows", "require_finite_rows"]
 
 _SAFE = 1e-15, 1e15  # lengths of rows whose squares are ordinary float32 numbers
 
@@ -48,8 +48,30 @@ def raw_rows(matrix: Matrix, start: int = 0, stop: int | None = None) -> Tensor:
         raise ValueError(f"embeddings must be a matrix, one row for each image, got shape {tuple(matrix.shape)}")
     part = matrix[start:stop]
     if not isinstance(part, Tensor):
-        part = torch.tensor(part)  # copies: a mapped file cannot be written to, a tensor can
+        part = torch.from_numpy(part.astype("float32", subok=False))  # a copy, of whatever numbers in whatever order
     return part.detach().to("cpu", torch.float32)
+
+
+class Summed:
+    """The sum of two matrices, such as the embeddings of images and of their mirror images, added as it is sliced.
+
+    >>> both = Summed(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[10, 20], [30, 40]]))
+    >>> both.shape, both[1:2]
+    ((2, 2), tensor([[33., 44.]]))
+    """
+
+    def __init__(self, first: Matrix, second: Matrix) -> None:
+        if first.shape != second.shape:
+            raise ValueError(f"only matrices of one shape can be added, got {first.shape} and {second.shape}")
+        self.first, self.second = first, second
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, columns = self.first.shape
+        return rows, columns
+
+    def __getitem__(self, part: slice) -> Tensor:
+        return raw_rows(self.first, part.start or 0, part.stop) + raw_rows(self.second, part.start or 0, part.stop)
 
 
 def require_finite_rows(rows: Tensor, start: int = 0) -> None:

@@ -1,6 +1,6 @@
 """How good generated images are: FID, KID, precision and recall, Inception score, by protocols that have a name."""
 
-from pinets.metrics.generation.evaluation import GenerationResult, evaluate, evaluate_generator
+from pinets.metrics.generation.evaluation import GenerationResult, evaluate
 from pinets.metrics.generation.folders import evaluate_folder
 from pinets.metrics.generation.frechet import Moments, frechet_distance
 from pinets.metrics.generation.kernel import kernel_distance
@@ -21,7 +21,6 @@ __all__ = [
     "data_set_source",
     "evaluate",
     "evaluate_folder",
-    "evaluate_generator",
     "find_source",
     "frechet_distance",
     "get_protocol",

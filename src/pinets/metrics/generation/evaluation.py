@@ -30,7 +30,7 @@ from pinets.metrics.generation.statistics import (
 from pinets.metrics.inception import Inception
 from pinets.metrics.inception_weights import OFFICIAL, load_inception
 
-__all__ = ["GenerationResult", "Sample", "evaluate", "evaluate_generator"]
+__all__ = ["GenerationResult", "Sample", "evaluate"]
 
 Sample = Callable[[int], Tensor]  # of a number of images, those images: uint8 (N, C, H, W)
 Reference = ImageSource | FeatureStatistics
@@ -56,19 +56,19 @@ class GenerationResult:
     features: str
     values: dict[str, float]
 
-    def __str__(self) -> str:
-        values = ", ".join(f"{name} {value:.4f}" for name, value in self.values.items())
+    @property
+    def conditions(self) -> str:
+        """Without which the numbers mean nothing: protocol, samples, reference and features."""
         against = f" against {self.reference_images:,} images of {self.reference}" if self.reference else ""
         remark = "; not comparable with FID" if "fid_small" in self.values else ""
-        return f"{self.protocol}: {values} ({self.samples:,} samples{against}, features {self.features}{remark})"
+        return f"{self.protocol}: {self.samples:,} samples{against}, features {self.features}{remark}"
+
+    def __str__(self) -> str:
+        values = ", ".join(f"{name} {value:.4f}" for name, value in self.values.items())
+        return f"{values} ({self.conditions})"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def evaluate_generator(sample: Sample, reference: Reference | None, protocol: str, **options: Any) -> dict[str, float]:
-    """The metrics of a generator by their names; the arguments are those of :func:`evaluate`."""
-    return evaluate(sample, reference, protocol, **options).values
 
 
 def evaluate(

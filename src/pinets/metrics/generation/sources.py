@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pinets._extras import require
 from pinets._nearest import did_you_mean
+from pinets.data.decode import open_image
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.folders import image_files
 from pinets.data.registry import DATA_SETS, load
@@ -120,16 +120,12 @@ class FolderSource:
         return digest.hexdigest()
 
     def _header(self, path: str) -> tuple[tuple[int, int], str]:
-        with _open(path) as image:
+        with open_image(Path(path), path) as image:
             return image.size, image.mode
 
     def _decode(self, path: str) -> Tensor:
-        with _open(path) as image:
-            try:
-                pixels = image.tobytes()  # decodes
-            # by format, Pillow raises these for damaged files
-            except (OSError, SyntaxError, ValueError, EOFError) as error:
-                raise DataError(f"{path}: cannot be decoded as an image ({error})") from error
+        with open_image(Path(path), path) as image:
+            pixels = image.tobytes()
             width, height = image.size
         return torch.frombuffer(bytearray(pixels), dtype=torch.uint8).view(height, width, -1).permute(2, 0, 1)
 
@@ -171,14 +167,6 @@ def require_images(images: Any, what: str) -> None:
     if not fits or images.shape[1] not in (1, 3):
         found = f"{tuple(images.shape)} {images.dtype}" if isinstance(images, Tensor) else type(images).__name__
         raise ValueError(f"{what} must be uint8 (N, C, H, W) with 1 or 3 channels, got {found}")
-
-
-def _open(path: str) -> Any:
-    image_module = require("PIL.Image", extra="train")
-    try:
-        return image_module.open(path)
-    except (OSError, SyntaxError, ValueError, image_module.DecompressionBombError) as error:
-        raise DataError(f"{path}: cannot be decoded as an image ({error})") from error
 
 
 def _describe(size: tuple[int, int], mode: str) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -119,7 +119,7 @@ def reference_statistics(
     path = cache_dir / f"statistics-{key}.safetensors"
     if path.exists():
         try:
-            return FeatureStatistics.load(path)
+            return replace(FeatureStatistics.load(path), name=source.name)  # the same images, by whatever name
         except ValueError as error:
             warnings.warn(f"{error}; they are computed again", stacklevel=2)
     statistics = collect(source.name, _batches(source, count, batch_size), extractor)

@@ -86,7 +86,7 @@ def graph_autoencoder(
         mesh = hierarchy.levels[level].mesh
         vertices = len(mesh.vertices)
         edges = mesh_edges(mesh.faces, vertices)
-        layer, attributes = make(wide, wider, edges, vertices)
+        layer, attributes = make(wide, wider, edges, mesh.vertices)
         return GraphLayer(layer, edges, vertices, attributes).to(device=device, dtype=dtype)
 
     return MeshAutoencoder(
@@ -102,31 +102,38 @@ def graph_autoencoder(
 
 
 Made = tuple[nn.Module, Tensor | None]
+_HOPS = 6  # terms of the Chebyshev polynomial, as in COMA
 
 
 def _geometric() -> Any:
     return require("torch_geometric.nn", extra="mesh")
 
 
-def _chebnet(wide: int, wider: int, edges: Tensor, vertices: int) -> Made:
-    return _geometric().ChebConv(wide, wider, K=6), None  # as in COMA
+def _chebnet(wide: int, wider: int, edges: Tensor, points: Tensor) -> Made:
+    layer = _geometric().ChebConv(wide, wider, K=_HOPS)
+    with torch.no_grad():
+        for term in layer.lins:  # each starts at full size: their sum would grow from layer to layer
+            term.weight.mul_(_HOPS**-0.5)
+    return layer, None
 
 
-def _feastnet(wide: int, wider: int, edges: Tensor, vertices: int) -> Made:
+def _feastnet(wide: int, wider: int, edges: Tensor, points: Tensor) -> Made:
     return _geometric().FeaStConv(wide, wider, heads=9), None  # as many matrices as a spiral has vertices
 
 
-def _gat(wide: int, wider: int, edges: Tensor, vertices: int) -> Made:
+def _gat(wide: int, wider: int, edges: Tensor, points: Tensor) -> Made:
     return _geometric().GATConv(wide, wider, heads=8, concat=False), None  # as in GAT, averaged
 
 
-def _monet(wide: int, wider: int, edges: Tensor, vertices: int) -> Made:
-    degree = torch.bincount(edges[0], minlength=vertices).clamp_min(1).to(torch.get_default_dtype())
-    ends = degree.rsqrt()[edges].T.contiguous()  # the pseudo-coordinates that MoNet takes for graphs
-    return _geometric().GMMConv(wide, wider, dim=2, kernel_size=9), ends
+def _monet(wide: int, wider: int, edges: Tensor, points: Tensor) -> Made:
+    # where the other end lies, seen from a vertex of the template, in units of the longest edge; the degrees that MoNet
+    # takes for graphs tell little of a mesh, where nearly all are six
+    offsets = (points[edges[0]] - points[edges[1]]).to(torch.get_default_dtype())
+    longest = torch.linalg.vector_norm(offsets, dim=1).max().clamp_min(torch.finfo(offsets.dtype).tiny)
+    return _geometric().GMMConv(wide, wider, dim=3, kernel_size=9), offsets / longest
 
 
-_OPERATORS: dict[str, Callable[[int, int, Tensor, int], Made]] = {
+_OPERATORS: dict[str, Callable[[int, int, Tensor, Tensor], Made]] = {
     "chebnet": _chebnet,
     "feastnet": _feastnet,
     "gat": _gat,

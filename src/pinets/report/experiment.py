@@ -1,0 +1,98 @@
+"""One experiment as a page of Markdown: the command, the paper's figures beside ours, what small scale changes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pinets._files import write_bytes
+from pinets.recipes import Recipe, get_recipe, recipe_notes, to_json
+from pinets.report.training import Groups, curve_drawing, curves, protocols, result_rows, summarize
+from pinets.train.run import RunFolder, changed_keys
+
+__all__ = ["experiment_page", "papers_figure", "small_scale_changes", "write_experiment"]
+
+_QUIET = ("name", "scale", "checkpoint_every", "log_every")  # of no consequence for what comes out
+
+
+def papers_figure(recipe: str) -> str:
+    """What the paper reports for a recipe, from the recipe's own notes.
+
+    >>> papers_figure("speech_resnet34")
+    'accuracy 0.951 ± 0.002, 21.3 M parameters'
+    """
+    found = re.search(r"^Paper: (.*?)\.?$", recipe_notes(recipe), re.MULTILINE)
+    return found[1].replace("+-", "±") if found else ""
+
+
+def small_scale_changes(recipe: Recipe) -> list[str]:
+    """What a recipe at small scale does otherwise than at full scale, a line for each value."""
+    if recipe.scale == "full":
+        return []
+    old, new = to_json(get_recipe(recipe.name)), to_json(recipe)
+    changed = [change for change in changed_keys(old, new) if change[0] not in _QUIET]
+    return [f"`{key}`: {_told(before)} → {_told(now)}" for key, before, now in changed]
+
+
+def experiment_page(
+    title: str, command: str, recipes: Sequence[Recipe], groups: Groups, pictures: Mapping[str, str] = {}
+) -> str:
+    """The page; ``pictures`` are files beside it and their captions."""
+    summaries = [summarize(name, runs) for name, runs in groups.items()]
+    header, *rows = result_rows(summaries)
+    header.append("paper, full scale")
+    for row, recipe in zip(rows, recipes, strict=True):
+        row.append(papers_figure(recipe.name))
+    lines = [f"# {title}", "", f"    {command}", "", _where(groups), ""]
+    lines += [_row(header), _row(["---"] * len(header)), *map(_row, rows), ""]
+    lines += [
+        "Test split, after the last epoch; mean ± standard deviation over the runs (seeds from 0 on).",
+        "",
+        *(f"{told[0].upper()}{told[1:]}.\n" for told in protocols(summaries)),
+    ]
+    for file, caption in pictures.items():
+        lines += [f"![{caption}]({file})", "", f"*{caption}*", ""]
+    changes = small_scale_changes(recipes[0])
+    if changes:
+        lines += [f"Small scale, where `{recipes[0].name}` differs from full scale:", ""]
+        lines += [*(f"- {change}" for change in changes), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def write_experiment(
+    name: str,
+    title: str,
+    command: str,
+    recipes: Sequence[Recipe],
+    groups: Groups,
+    folder: str | Path,
+    pictures: Mapping[str, str] = {},
+) -> Path:
+    """Write ``NAME.md`` and its curves into a folder, where the given pictures already are."""
+    folder, drawn = Path(folder), dict(pictures)
+    for split, metric in curves(groups):
+        if split == "validation" and metric != "loss":
+            file = f"{name}-{metric}.svg"
+            write_bytes(folder / file, curve_drawing(groups, metric, split).encode())
+            drawn[file] = f"Validation {metric.replace('_', ' ')} during training; the band is one standard deviation."
+    page = folder / f"{name}.md"
+    write_bytes(page, experiment_page(title, command, recipes, groups, drawn).encode())
+    return page
+
+
+def _where(groups: Groups) -> str:
+    """Where the runs were made, from what their folders say."""
+    first: RunFolder = next(iter(groups.values()))[0]
+    facts = json.loads(first.environment_file.read_text(encoding="utf-8"))
+    threads = f"{facts['threads']} thread" + ("s" if facts["threads"] != 1 else "")
+    return f"On {facts['device']} ({threads}, {facts['processes']} process per run), torch {facts['torch']}."
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _told(value: object) -> str:
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)
