@@ -130,7 +130,7 @@ class TestBadInput:
 
 def test_hooks_on_a_gate_are_called_where_the_one_is_its_bias():
     """CCP's gates are not called as modules when nobody listens."""
-    model, z = CCP(4, 2, rank=3, order=2), torch.randn(5, 4)
+    model, z = CCP(4, 2, rank=3, order=2), torch.randn(5, 4, requires_grad=True)
     plain, heard = model(z), []
     for register in ("register_forward_hook", "register_full_backward_hook"):
         handle = getattr(model.steps[0].gate, register)(lambda *_, name=register: heard.append(name))
