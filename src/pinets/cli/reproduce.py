@@ -83,11 +83,11 @@ def _draw_samples(args: argparse.Namespace, groups: Groups, pages: Path) -> dict
 
 
 def _draw_shapes(args: argparse.Namespace, groups: Groups, pages: Path) -> dict[str, str]:
-    """Error against order, and a test shape coloured by the errors of each order."""
+    """Error against order, and a test shape coloured by the errors of each order; to be turned, beside the runs."""
     from pinets.report.mesh import write_mesh_report
 
     paths = [run.path for runs in groups.values() for run in runs]
-    write_mesh_report(paths, pages / f"{args.name}.html", data_dir=args.data, png=pages / args.name)
+    write_mesh_report(paths, Path(args.out) / f"{args.name}.html", data_dir=args.data, png=pages / args.name)
     return {
         f"{args.name}/error-against-order.png": "Mean error against the order of the layers.",
         f"{args.name}/shape-errors.png": "The first test shape, and what each order makes of it.",

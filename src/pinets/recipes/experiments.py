@@ -123,4 +123,12 @@ EXPERIMENTS = {
         ("fashion_polynomial", "fashion_polynomial_relu"),
         seeds=3,
     ),
+    "encrypted_mnist": Experiment(
+        "CCPs for encrypted inference on MNIST, in the clear (not in the paper)", ("mnist_ccp4", "mnist_ccp8"), seeds=3
+    ),
+    "encrypted_fashion": Experiment(
+        "CCPs for encrypted inference on Fashion-MNIST, in the clear (not in the paper)",
+        ("fashion_ccp4", "fashion_ccp8"),
+        seeds=3,
+    ),
 }

@@ -72,11 +72,11 @@ def write_experiment(
 ) -> Path:
     """Write ``NAME.md`` and its curves into a folder, where the given pictures already are."""
     folder, drawn = Path(folder), dict(pictures)
-    for split, metric in curves(groups):
-        if split == "validation" and metric != "loss":
-            file = f"{name}-{metric}.svg"
-            write_bytes(folder / file, curve_drawing(groups, metric, split).encode())
-            drawn[file] = f"Validation {metric.replace('_', ' ')} during training; the band is one standard deviation."
+    shown = [metric for split, metric in curves(groups) if split == "validation" and metric != "loss"]
+    for metric in shown[:1]:  # the first is the one that matters
+        file = f"{name}-{metric}.svg"
+        write_bytes(folder / file, curve_drawing(groups, metric).encode())
+        drawn[file] = f"Validation {metric.replace('_', ' ')} during training; the band is one standard deviation."
     page = folder / f"{name}.md"
     write_bytes(page, experiment_page(title, command, recipes, groups, drawn).encode())
     return page
