@@ -57,15 +57,10 @@ class Step(nn.Module):
             self.carry[source] = operator
 
     def forward(self, z: Tensor, x: Tensor) -> Tensor:
-        keeps = self._keeps_the_state()
-        # gate * x + x is (gate + 1) * x, which passes over the state once instead of twice
-        gate = _plus_one(self.gate, z) if keeps else self.gate(z)
-        body = self.body(x)
-        if gate.shape != body.shape:
-            _require_gate_fits(gate.shape, body.shape)
-        product = gate * body
-        if keeps:
-            return product
+        if self._keeps_the_state():
+            return _multiply(_plus_one(self.gate, z), x)  # gate * x + x, in one pass over the state
+        gate, body = self.gate(z), self.body(x)
+        product = _multiply(gate, body)
         known = {"state": x, "gate": gate, "body": body}
         carried = [operator(known[source]) for source, operator in self.carry.items()]
         out = self.norm(product)
@@ -77,11 +72,9 @@ class Step(nn.Module):
 
     def _keeps_the_state(self) -> bool:
         """Whether the step is the product and the state, nothing else, as in CCP."""
-        carry = self.carry
-        return (
-            len(carry) == 1
-            and "state" in carry
-            and all(isinstance(slot, nn.Identity) for slot in (self.body, self.norm, carry["state"]))
+        slots, carry = self._modules, self.carry._modules  # looked up in every step, so without detours
+        return len(carry) == 1 and (
+            type(slots["body"]) is type(slots["norm"]) is type(carry.get("state")) is nn.Identity
         )
 
 
@@ -125,6 +118,12 @@ class Polynomial(nn.Module):
         for step in self.steps:
             x = step(z, x)
         return self.head(x)
+
+
+def _multiply(gate: Tensor, body: Tensor) -> Tensor:
+    if gate.shape != body.shape:
+        _require_gate_fits(gate.shape, body.shape)
+    return gate * body
 
 
 def _plus_one(gate: nn.Module, z: Tensor) -> Tensor:

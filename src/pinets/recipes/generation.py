@@ -35,7 +35,7 @@ def fashion_ncp(scale: Scale = "full") -> GenerationRecipe:
     """Pieces of clothing from noise by NCP, without activations.
 
     Paper: a figure, and no number.
-    Ours: not measured yet.
+    Ours: docs/results/fashion.md, at small scale.
     Command: pinets compare fashion_linear fashion_ccp fashion_ncp fashion_ncp_skip --scale small --seeds 1
     """
     full = GenerationRecipe(
@@ -64,7 +64,7 @@ def fashion_ccp(scale: Scale = "full") -> GenerationRecipe:
     """Pieces of clothing from noise by CCP, without activations.
 
     Paper: a figure, and no number.
-    Ours: not measured yet.
+    Ours: docs/results/fashion.md, at small scale.
     Command: pinets compare fashion_linear fashion_ccp fashion_ncp fashion_ncp_skip --scale small --seeds 1
     """
     return with_model(fashion_ncp(scale), "ccp_generator")
@@ -75,7 +75,7 @@ def fashion_ncp_skip(scale: Scale = "full") -> GenerationRecipe:
     """Pieces of clothing from noise by NCP-Skip, without activations.
 
     Paper: a figure, and no number.
-    Ours: not measured yet.
+    Ours: docs/results/fashion.md, at small scale.
     Command: pinets compare fashion_linear fashion_ccp fashion_ncp fashion_ncp_skip --scale small --seeds 1
     """
     return with_model(fashion_ncp(scale), "ncp_skip_generator")
@@ -86,7 +86,7 @@ def fashion_linear(scale: Scale = "full") -> GenerationRecipe:
     """The generator of fashion_ncp stripped of its products, which leaves it linear: what the products are worth.
 
     Paper: not in it.
-    Ours: not measured yet.
+    Ours: docs/results/fashion.md, at small scale.
     Command: pinets compare fashion_linear fashion_ccp fashion_ncp fashion_ncp_skip --scale small --seeds 1
     """
     return with_model(fashion_ncp(scale), "linear_generator")
