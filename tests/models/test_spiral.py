@@ -16,6 +16,7 @@ from pinets.models.spiral import (
     simple_layer,
     spiral_autoencoder,
 )
+from pinets.models.spiral.build import LAYERS
 from pinets.models.spiral.norms import NORMS
 
 SIZES, LENGTHS = (40, 10, 3), (4, 4, 3)
@@ -299,3 +300,13 @@ def test_fresh_baselines_do_not_begin_far_away(operator):
     blank = Hierarchy.blank(sizes, (4,) * 5)
     model = graph_autoencoder(Hierarchy(tuple(levels), blank.down, blank.up), operator=operator, latent=8)
     assert model(torch.randn(32, 60, 3)).std() < 1.5
+
+
+@pytest.mark.parametrize("widths", [(16, 24), (16, 16)])
+@pytest.mark.parametrize(("layer", "order"), KINDS)
+def test_a_fresh_layer_keeps_the_variance(layer, order, widths):
+    torch.manual_seed(0)
+    spirals = torch.stack([torch.arange(500).roll(shift) for shift in range(9)], dim=1)  # nobody at the edge
+    make = LAYERS[layer](order, NORMS["instance"])
+    y = make(*widths, spirals)(torch.randn(20, 500, widths[0]))
+    assert 0.5 < y.var().item() < 2.1  # of NCP-Skip, 1 + (N - 1) / N where the input is carried over as it is

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from pinets.layers.build import check_at_least_one
 from pinets.mesh.hierarchy import Hierarchy
-from pinets.operators import Resample, SpiralConv
+from pinets.models.spiral.gain import start_with_gain
+from pinets.operators import Resample
 
 __all__ = ["MeshAutoencoder", "OnLevel"]
 
@@ -80,12 +81,9 @@ class MeshAutoencoder(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Start with about the variance of the input throughout; layers of other kinds start in their own way."""
-        for module in self.modules():
-            if isinstance(module, SpiralConv | nn.Linear):
-                nn.init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        """Start the two linear maps with the variance of what comes in; the layers start in their own way."""
+        start_with_gain(self.to_latent)
+        start_with_gain(self.from_latent)
 
     def encode(self, x: Tensor) -> Tensor:
         """Shapes, (batch, V, 3), as vectors, (batch, latent)."""

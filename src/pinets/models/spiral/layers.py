@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from pinets.layers import PowerSum
 from pinets.layers.build import check_at_least_one
+from pinets.models.spiral.gain import start_with_gain
 from pinets.models.spiral.norms import MakeNorm
 from pinets.operators import SpiralConv
 from pinets.polynomial import Source, Step
@@ -68,13 +69,32 @@ class SpiralPolynomial(nn.Module):
     steps: Sequence[Step]  # an nn.ModuleList, which does not tell the type of its modules
 
     def __init__(
-        self, views: nn.Module, steps: Sequence[Step], bias: nn.Module, carry: nn.Module | None = None
+        self, views: SpiralConv, steps: Sequence[Step], bias: nn.Module, carry: nn.Module | None = None
     ) -> None:
         super().__init__()
         self.views = views  # S_2, A_2, ..., A_N
         self.steps = nn.ModuleList(steps)  # type: ignore[assignment]
         self.carry = carry  # V_2
         self.bias = bias  # beta
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Share the variance among the terms that a fresh layer sums: A_2 x_1, ..., A_N x_1 and V_2 x_1.
+
+        Norms that start with a scale of zero silence the products. Of NCP without V_2 only A_N x_1 is left then, and
+        gets it all.
+        """
+        start_with_gain(self.views)
+        for step in self.steps:
+            if isinstance(step.body, SpiralConv):
+                start_with_gain(step.body)
+        if self.carry is None:
+            return
+        with torch.no_grad():
+            of_body = self.views.out_features // self.order
+            self.views.weight[of_body:].mul_(self.order**-0.5)
+        if isinstance(self.carry, nn.Linear):
+            start_with_gain(self.carry, 1 / self.order)
 
     @property
     def order(self) -> int:
@@ -99,7 +119,9 @@ def plain_layer(
     dtype: torch.dtype | None = None,
 ) -> nn.Module:
     """A spiral convolution: order 1."""
-    return SpiralConv(in_features, out_features, spirals, device=device, dtype=dtype)
+    conv = SpiralConv(in_features, out_features, spirals, device=device, dtype=dtype)
+    start_with_gain(conv)
+    return conv
 
 
 def full_layer(order: int, norm: MakeNorm, *, skip: bool) -> MakeLayer:
@@ -153,8 +175,10 @@ def simple_layer(order: int, norm: MakeNorm) -> MakeLayer:
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> nn.Module:
+        conv = SpiralConv(in_features, out_features, spirals, bias=False, device=device, dtype=dtype)
+        start_with_gain(conv)
         return nn.Sequential(
-            SpiralConv(in_features, out_features, spirals, bias=False, device=device, dtype=dtype),
+            conv,
             PowerSum(order, norm=lambda: norm(len(spirals), out_features, device=device, dtype=dtype)),
             Bias(out_features, device=device, dtype=dtype),
         )
