@@ -140,3 +140,54 @@ def test_hooks_on_a_gate_are_called_where_the_one_is_its_bias():
         torch.testing.assert_close(output, plain)
         handle.remove()
         heard.clear()
+
+
+SLOTS = {
+    "body": lambda: {"body": nn.Linear(8, 8)},
+    "no body": lambda: {},
+    "state": lambda: {"body": nn.Linear(8, 8), "carry": {"state": nn.Linear(8, 8)}},
+    "gate and body": lambda: {"body": nn.Linear(8, 8), "carry": {"gate": nn.Identity(), "body": nn.Identity()}},
+    "CCP": lambda: {"carry": {"state": nn.Identity()}},
+    "norm": lambda: {"norm": nn.Tanh(), "carry": {"gate": nn.Identity()}},
+}
+
+
+@pytest.mark.parametrize("slots", SLOTS)
+def test_without_gradients_memory_is_reused_and_nothing_else_changes(slots):
+    torch.manual_seed(0)
+    poly = Polynomial(nn.Linear(5, 8), [Step(nn.Linear(5, 8, bias=False), **SLOTS[slots]()) for _ in range(3)])
+    z = torch.randn(7, 5)
+    kept = z.clone()
+    with torch.no_grad():
+        quick = poly(z)
+    torch.testing.assert_close(quick, poly(z).detach(), rtol=0, atol=0)
+    assert torch.equal(z, kept)
+
+
+def test_a_gate_that_is_the_input_is_not_written_to():
+    z = torch.randn(7, 5)
+    kept = z.clone()
+    with torch.no_grad():
+        Polynomial(nn.Identity(), [Step(nn.Identity()), Step(nn.Identity(), carry={"state": nn.Identity()})])(z)
+    assert torch.equal(z, kept)
+
+
+def test_every_slot_calls_its_hooks():
+    poly = Polynomial(nn.Linear(5, 8), [Step(nn.Linear(5, 8), nn.Linear(8, 8), norm=nn.Identity())], nn.Linear(8, 2))
+    slots = [poly.start, poly.steps[0].gate, poly.steps[0].body, poly.steps[0].norm, poly.head]
+    seen = []
+    for slot in slots:
+        slot.register_forward_hook(lambda module, *_: seen.append(module))
+    poly(torch.randn(3, 5))
+    assert [id(module) for module in seen] == [id(slot) for slot in slots]
+
+
+def test_hooks_for_all_modules_see_every_slot():
+    poly = Polynomial(nn.Linear(5, 8), [Step(nn.Linear(5, 8), nn.Linear(8, 8))], nn.Linear(8, 2))
+    seen = []
+    handle = nn.modules.module.register_module_forward_hook(lambda module, *_: seen.append(type(module)))
+    try:
+        poly(torch.randn(3, 5))
+    finally:
+        handle.remove()
+    assert seen.count(nn.Linear) == 4

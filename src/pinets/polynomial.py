@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pinets._eager import call, is_bare, only_autograd_watches
+
 __all__ = ["Polynomial", "Source", "Step"]
 
 Source = Literal["state", "gate", "body"]
@@ -58,13 +60,15 @@ class Step(nn.Module):
 
     def forward(self, z: Tensor, x: Tensor) -> Tensor:
         if self._keeps_the_state():
-            return _multiply(_plus_one(self.gate, z), x)  # gate * x + x, in one pass over the state
-        gate, body = self.gate(z), self.body(x)
-        product = _multiply(gate, body)
+            return _multiply(_plus_one(self.gate, z), x, spare=True)  # gate * x + x, in one pass over the state
+        gate, body = call(self.gate, z), call(self.body, x)
+        product = _multiply(gate, body, spare=is_bare(self.gate, nn.Linear) and "gate" not in self.carry)
+        out = call(self.norm, product)
+        if not self.carry:
+            return out
         known = {"state": x, "gate": gate, "body": body}
-        carried = [operator(known[source]) for source, operator in self.carry.items()]
-        out = self.norm(product)
-        for value in carried:
+        for source, operator in self.carry.items():
+            value = call(operator, known[source])
             # the backward pass of a product needs its factors, not the product: the sum may take its memory
             in_place = out is product and value.dtype == out.dtype and value.shape == out.shape
             out = out.add_(value) if in_place else out + value
@@ -114,30 +118,26 @@ class Polynomial(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         _require_input_fits(self, z)
-        x = self.start(z)
+        x = call(self.start, z)
         for step in self.steps:
             x = step(z, x)
-        return self.head(x)
+        return call(self.head, x)
 
 
-def _multiply(gate: Tensor, body: Tensor) -> Tensor:
+def _multiply(gate: Tensor, body: Tensor, *, spare: bool) -> Tensor:
+    """The product; in the memory of a gate that is spare (fresh, and needed no more) where no gradient asks for it."""
     if gate.shape != body.shape:
         _require_gate_fits(gate.shape, body.shape)
+    elif spare and not torch.is_grad_enabled() and gate.dtype == body.dtype and only_autograd_watches(gate, body):
+        return gate.mul_(body)
     return gate * body
 
 
 def _plus_one(gate: nn.Module, z: Tensor) -> Tensor:
     """``gate(z) + 1``; for a bare ``nn.Linear`` the one is its bias, which the matrix product adds on its way."""
-    if type(gate) is nn.Linear and gate.bias is None and not _has_hooks(gate):
+    if is_bare(gate, nn.Linear) and gate.bias is None:
         return F.linear(z, gate.weight, gate.weight.new_ones(gate.out_features))
     return gate(z) + 1
-
-
-def _has_hooks(module: nn.Module) -> bool:
-    """Whether calling a module does more than its ``forward``."""
-    return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    )
 
 
 def _require_gate_fits(gate: torch.Size, body: torch.Size) -> None:
