@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook
 
-__all__ = ["call", "is_bare", "only_autograd_watches"]
+__all__ = ["call", "is_bare", "is_transformed", "only_autograd_watches"]
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -35,11 +35,18 @@ def is_bare(module: nn.Module, kind: type[M]) -> TypeGuard[M]:
     )
 
 
+def is_transformed() -> bool:
+    """Whether the code is compiled or exported, or runs under ``torch.func``: then nothing should be overwritten.
+
+    A compiler reuses memory by itself; a value that is mapped over does not fit into one that is not.
+    """
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
 def only_autograd_watches(*values: Tensor) -> bool:
     """False while compiling or tracing, under ``torch.func`` and in forward mode, which all want the plain form."""
     return (
-        not torch.compiler.is_compiling()
+        not is_transformed()
         and all(type(value) is Tensor for value in values)
-        and not torch._C._are_functorch_transforms_active()
         and all(forward_ad.unpack_dual(value).tangent is None for value in values)
     )

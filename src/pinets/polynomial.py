@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pinets._eager import call, is_bare, only_autograd_watches
+from pinets._eager import call, is_bare, is_transformed
 
 __all__ = ["Polynomial", "Source", "Step"]
 
@@ -70,8 +70,9 @@ class Step(nn.Module):
         for source, operator in self.carry.items():
             value = call(operator, known[source])
             # the backward pass of a product needs its factors, not the product: the sum may take its memory
-            in_place = out is product and value.dtype == out.dtype and value.shape == out.shape
-            out = out.add_(value) if in_place else out + value
+            spare = out is product or not torch.is_grad_enabled()
+            fits = value.dtype == out.dtype and value.shape == out.shape
+            out = out.add_(value) if spare and fits and not is_transformed() else out + value
         return out
 
     def _keeps_the_state(self) -> bool:
@@ -128,7 +129,7 @@ def _multiply(gate: Tensor, body: Tensor, *, spare: bool) -> Tensor:
     """The product; in the memory of a gate that is spare (fresh, and needed no more) where no gradient asks for it."""
     if gate.shape != body.shape:
         _require_gate_fits(gate.shape, body.shape)
-    elif spare and not torch.is_grad_enabled() and gate.dtype == body.dtype and only_autograd_watches(gate, body):
+    elif spare and not torch.is_grad_enabled() and gate.dtype == body.dtype and not is_transformed():
         return gate.mul_(body)
     return gate * body
 
