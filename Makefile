@@ -14,31 +14,33 @@ PIP_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALLED := $(VENV)/.installed
+# the first run needs less than the tests do
+FOR_TRAINING := $(VENV)/.installed-train
+FOR_TESTS := $(VENV)/.installed-dev
 # one thread for each of the two workers: more only get in each other's way
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 .PHONY: quickstart test verify lint clean
 .DEFAULT_GOAL := test
 
-quickstart: $(INSTALLED)
+quickstart: $(FOR_TRAINING)
 	$(BIN)/pinets quickstart
 
 test: lint
 	$(PYTEST) -m "not slow"
 
-verify: $(INSTALLED)
+verify: $(FOR_TESTS)
 	$(PYTEST) -m slow
 
-lint: $(INSTALLED)
+lint: $(FOR_TESTS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(VENV)/.installed-%: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pinets needs Python 3.11 or later; name one, as in: make PYTHON=python3.12")'
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt -e ".[$*]"
 	@touch $@
 
 clean:
