@@ -111,7 +111,10 @@ def test_compiles_without_breaks(name, backend):
     model, x = toy(name, dtype=torch.float64).eval(), batch(name, samples=4, dtype=torch.float64)
     compiled = torch.compile(copy.deepcopy(model), fullgraph=True, backend=backend)
     seeded(model, x).square().sum().backward()
-    seeded(compiled, x).square().sum().backward()
+    with torch._inductor.config.patch(fallback_random=True):  # else a compiled network draws other noise
+        seeded(compiled, x).square().sum().backward()
+    # a shift before an instance norm has no gradient, but the rounding errors of the largest
+    rounding = 1e-14 * max(float(parameter.grad.abs().max()) for parameter in model.parameters())
     for expected, parameter in zip(model.parameters(), compiled.parameters(), strict=True):
-        torch.testing.assert_close(parameter.grad, expected.grad, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(parameter.grad, expected.grad, rtol=1e-6, atol=max(1e-9, rounding))
     assert compiled.train()(x).shape == model(x).shape  # the other half of the code
