@@ -131,15 +131,34 @@ def test_missing_packs_are_named(ms1m, tmp_path):
         recipes.train(recipes.get_recipe("ms1m_arcface_resnet50", "full", TINY), tmp_path / "runs", data_dir=ms1m)
 
 
-def test_lfw_is_compared_from_the_command_line(lfw, tmp_path, capsys):
+LIGHTS = ("A+000E+00", "A-020E-10", "A+035E-20", "A-070E+00", "A+110E+65")  # one of each subset
+
+
+def write_yaleb(folder, people=3):
+    for person in range(1, people + 1):
+        home = folder / "yaleb" / "CroppedYale" / f"yaleB{person:02d}"
+        home.mkdir(parents=True)
+        for light in LIGHTS:  # a grey for each person, in whatever light
+            (home / f"{home.name}_P00{light}.pgm").write_bytes(b"P5 16 16 255\n" + bytes([70 * person]) * 256)
+
+
+@pytest.mark.parametrize("yaleb", [True, False])
+def test_lfw_is_one_command(lfw, tmp_path, capsys, yaleb):
+    if yaleb:
+        write_yaleb(lfw)
     options = [
         word
         for change in [*TINY, "model.size=16", "data.size=16", "data.validation=0.25"]
         for word in ("--set", change)
     ]
-    command = ["compare", "lfw_iresnet", "lfw_prodpoly_iresnet", "--scale", "small", "--seeds", "1", *options]
+    command = ["reproduce", "faces", "--scale", "small", "--seeds", "2", *options, "--pages", str(tmp_path / "pages")]
     assert main([*command, "--data", str(lfw), "--out", str(tmp_path / "runs")]) == 0, capsys.readouterr().err
-    assert "view1_accuracy" in capsys.readouterr().out
+    page = (tmp_path / "pages" / "faces.md").read_text()
+    assert "view1_accuracy" in page
+    assert "(faces-roc-view1.svg)" in page
+    assert "true accept rate" in (tmp_path / "pages" / "faces-roc-view1.svg").read_text()
+    greys = "| lfw_prodpoly_iresnet-small | 100.00 ± 0.00 | 100.00 ± 0.00 |"  # the same image in every light
+    assert (greys in page) is yaleb
 
 
 def test_faces_are_packed_from_the_command_line(ms1m, tmp_path, capsys):

@@ -62,9 +62,10 @@ def run(args: argparse.Namespace) -> int:
     print(text_table([summarize(name, runs) for name, runs in groups.items()]))
     pages = Path(args.pages or args.out)
     pages.mkdir(parents=True, exist_ok=True)
-    draw = {"samples": _draw_samples, "shapes": _draw_shapes, None: lambda *_: {}}[experiment.picture]
-    pictures = draw(args, groups, pages)
-    page = write_experiment(args.name, experiment.title, _command(args, seeds), chosen, groups, pages, pictures)
+    draw = {"samples": _draw_samples, "shapes": _draw_shapes, "faces": _draw_faces, None: lambda *_: {}}
+    pictures = draw[experiment.picture](args, groups, pages)
+    tables = _light_tables(args, groups) if experiment.picture == "faces" else {}
+    page = write_experiment(args.name, experiment.title, _command(args, seeds), chosen, groups, pages, pictures, tables)
     print(f"page: {page}")
     return 0
 
@@ -92,6 +93,29 @@ def _draw_shapes(args: argparse.Namespace, groups: Groups, pages: Path) -> dict[
         f"{args.name}/error-against-order.png": "Mean error against the order of the layers.",
         f"{args.name}/shape-errors.png": "The first test shape, and what each order makes of it.",
     }
+
+
+def _draw_faces(args: argparse.Namespace, groups: Groups, pages: Path) -> dict[str, str]:
+    """ROC curves on every set of pairs the recipes test on."""
+    from pinets._files import write_bytes
+    from pinets.report.face_experiment import roc_drawing, score_test_pairs
+
+    drawn = {}
+    for data, results in score_test_pairs(groups, args.data).items():
+        file = f"{args.name}-roc-{data}.svg"
+        write_bytes(pages / file, roc_drawing(results).encode())
+        drawn[file] = f"ROC on the pairs of {data}, mirror images added; the band is one standard deviation."
+    return drawn
+
+
+def _light_tables(args: argparse.Namespace, groups: Groups) -> dict[str, list[list[str]]]:
+    from pinets.report.face_experiment import light_table, score_lights
+
+    found = score_lights(groups, args.data)
+    if not found:
+        return {}
+    about = next(iter(found.values()))[0].settings["gallery"]
+    return {f"Who is it, on Extended Yale B by illumination (gallery: {about}):": light_table(found)}
 
 
 def _command(args: argparse.Namespace, seeds: int) -> str:

@@ -10,7 +10,7 @@ from pinets.recipes.recipe import Scale
 
 __all__ = ["EXPERIMENTS", "Experiment", "get_experiment"]
 
-Picture = Literal["samples", "shapes"]
+Picture = Literal["samples", "shapes", "faces"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Experiment:
         recipes: Their names, the baseline first.
         seeds: Runs of each at full scale.
         small_seeds: Runs of each at small scale.
-        picture: What there is to look at beside the table and the curves: generated images or reconstructed shapes.
+        picture: What there is to look at beside the table and the curves: generated images,
+            reconstructed shapes, or ROC curves of faces.
         small_recipes: Those at small scale, where the data differ in more than their amount.
     """
 
@@ -109,6 +110,7 @@ EXPERIMENTS = {
         "Face recognition (Tables 9 to 12); at small scale on LFW",
         ("ms1m_arcface_resnet50", "ms1m_arcface_prodpoly_resnet50"),
         seeds=1,
+        picture="faces",
         small_recipes=("lfw_iresnet", "lfw_prodpoly_iresnet"),
     ),
     "coma": _shapes("coma", "Faces as meshes, error against order (COMA)"),

@@ -37,16 +37,21 @@ def small_scale_changes(recipe: Recipe) -> list[str]:
 
 
 def experiment_page(
-    title: str, command: str, recipes: Sequence[Recipe], groups: Groups, pictures: Mapping[str, str] = {}
+    title: str,
+    command: str,
+    recipes: Sequence[Recipe],
+    groups: Groups,
+    pictures: Mapping[str, str] = {},
+    tables: Mapping[str, Sequence[Sequence[str]]] = {},
 ) -> str:
-    """The page; ``pictures`` are files beside it and their captions."""
+    """The page; ``pictures`` are files beside it and their captions, ``tables`` further ones by what they show."""
     summaries = [summarize(name, runs) for name, runs in groups.items()]
     header, *rows = result_rows(summaries)
     header.append("paper, full scale")
     for row, recipe in zip(rows, recipes, strict=True):
         row.append(papers_figure(recipe.name))
     lines = [f"# {title}", "", f"    {command}", "", _where(groups), ""]
-    lines += [_row(header), _row(["---"] * len(header)), *map(_row, rows), ""]
+    lines += [*_table([header, *rows]), ""]
     lines += [
         "Test split, after the last epoch; mean ± standard deviation over the runs (seeds from 0 on).",
         "",
@@ -54,6 +59,8 @@ def experiment_page(
     ]
     for file, caption in pictures.items():
         lines += [f"![{caption}]({file})", "", f"*{caption}*", ""]
+    for caption, content in tables.items():
+        lines += [caption, "", *_table(content), ""]
     changes = small_scale_changes(recipes[0])
     if changes:
         lines += [f"Small scale, where `{recipes[0].name}` differs from full scale:", ""]
@@ -69,6 +76,7 @@ def write_experiment(
     groups: Groups,
     folder: str | Path,
     pictures: Mapping[str, str] = {},
+    tables: Mapping[str, Sequence[Sequence[str]]] = {},
 ) -> Path:
     """Write ``NAME.md`` and its curves into a folder, where the given pictures already are."""
     folder, drawn = Path(folder), dict(pictures)
@@ -78,7 +86,7 @@ def write_experiment(
         write_bytes(folder / file, curve_drawing(groups, metric).encode())
         drawn[file] = f"Validation {metric.replace('_', ' ')} during training; the band is one standard deviation."
     page = folder / f"{name}.md"
-    write_bytes(page, experiment_page(title, command, recipes, groups, drawn).encode())
+    write_bytes(page, experiment_page(title, command, recipes, groups, drawn, tables).encode())
     return page
 
 
@@ -88,6 +96,11 @@ def _where(groups: Groups) -> str:
     facts = json.loads(first.environment_file.read_text(encoding="utf-8"))
     threads = f"{facts['threads']} thread" + ("s" if facts["threads"] != 1 else "")
     return f"On {facts['device']} ({threads}, {facts['processes']} process per run), torch {facts['torch']}."
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    header, *others = rows
+    return [_row(header), _row(["---"] * len(header)), *map(_row, others)]
 
 
 def _row(cells: Sequence[str]) -> str:
