@@ -108,7 +108,7 @@ def yaleb_ncp(scale: Scale = "full") -> GenerationRecipe:
     """Faces from noise by NCP, without activations.
 
     Paper: a figure, and no number.
-    Ours: not measured yet.
+    Ours: docs/results/yaleb.md, at small scale.
     Command: pinets compare yaleb_linear yaleb_ccp yaleb_ncp yaleb_ncp_skip --scale small --seeds 1
     """
     fashion, side = fashion_ncp(scale), 32 if scale == "small" else 64  # not in paper: the size of the images
@@ -126,7 +126,7 @@ def yaleb_ccp(scale: Scale = "full") -> GenerationRecipe:
     """Faces from noise by CCP, without activations.
 
     Paper: a figure, and no number.
-    Ours: not measured yet.
+    Ours: docs/results/yaleb.md, at small scale.
     Command: pinets compare yaleb_linear yaleb_ccp yaleb_ncp yaleb_ncp_skip --scale small --seeds 1
     """
     return with_model(yaleb_ncp(scale), "ccp_generator")
@@ -137,7 +137,7 @@ def yaleb_ncp_skip(scale: Scale = "full") -> GenerationRecipe:
     """Faces from noise by NCP-Skip, without activations.
 
     Paper: a figure, and no number.
-    Ours: not measured yet.
+    Ours: docs/results/yaleb.md, at small scale.
     Command: pinets compare yaleb_linear yaleb_ccp yaleb_ncp yaleb_ncp_skip --scale small --seeds 1
     """
     return with_model(yaleb_ncp(scale), "ncp_skip_generator")
@@ -148,7 +148,7 @@ def yaleb_linear(scale: Scale = "full") -> GenerationRecipe:
     """The generator of yaleb_ncp stripped of its products, which leaves it linear.
 
     Paper: not in it.
-    Ours: not measured yet.
+    Ours: docs/results/yaleb.md, at small scale.
     Command: pinets compare yaleb_linear yaleb_ccp yaleb_ncp yaleb_ncp_skip --scale small --seeds 1
     """
     return with_model(yaleb_ncp(scale), "linear_generator")
