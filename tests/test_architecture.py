@@ -22,7 +22,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # A part may import the parts of the lines above its own, and nothing else of pinets.
 LEVELS = (
-    {"_eager", "_extras", "_files", "_nearest"},
+    {"_eager", "_extras", "_files", "_memory", "_nearest"},
     {"polynomial", "mesh"},
     {"layers"},
     {"operators"},

@@ -16,8 +16,9 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
+from pinets._memory import keep_memory
 from pinets._nearest import did_you_mean
-from pinets.bench.timing import interleave, machine, medians, settle_memory
+from pinets.bench.timing import interleave, machine, medians
 from pinets.layers import CCP, NCP, NCPSkip
 from pinets.polynomial import Polynomial
 
@@ -182,7 +183,7 @@ def bench_core(
     rows: list[Row] = []
     end = time.perf_counter() + seconds
     facts = machine()
-    settle_memory()
+    keep_memory()
     work_left = sum(_work(case) for case in which)
     for position, case in enumerate(which):
         left = end - time.perf_counter()

@@ -18,9 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pinets._memory import keep_memory
 from pinets.bench.memory import peak_bytes
 from pinets.bench.rows import goals_reached
-from pinets.bench.timing import interleave, machine, medians, settle_memory
+from pinets.bench.timing import interleave, machine, medians
 from pinets.metrics.faces import search
 from pinets.metrics.faces.blocks import BLOCK
 from pinets.models import create_model
@@ -126,7 +127,7 @@ def bench_faces(
         on_row: Called with each result as it comes.
     """
     facts, rows = machine(), []
-    settle_memory()
+    keep_memory()
     for case in which:
         found = measure_search(case, seconds) if isinstance(case, SearchCase) else [measure_latency(case, seconds)]
         for row in found:

@@ -13,9 +13,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from pinets._memory import keep_memory
 from pinets.bench.memory import peak_bytes
 from pinets.bench.rows import Comparison, collect, goals_reached
-from pinets.bench.timing import interleave, machine, medians, settle_memory
+from pinets.bench.timing import interleave, machine, medians
 from pinets.mesh import Hierarchy, HierarchyPlan, Level, Mesh, fit_length, spiral_lists
 from pinets.models.spiral import spiral_autoencoder
 from pinets.operators import SpiralConv
@@ -135,7 +136,7 @@ def bench_mesh(
 
 
 def _measure(case: Case, seconds: float, least: int) -> Row:
-    settle_memory()
+    keep_memory()
     if case.name not in ("convolution", "memory"):
         plain, network = (_step(case, layer) for layer in ("plain", case.name))
         times = interleave({"value": network, "baseline": plain}, seconds=seconds, least=least)

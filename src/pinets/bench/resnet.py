@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pinets._memory import keep_memory
 from pinets.bench.memory import peak_bytes
 from pinets.bench.rows import Comparison, collect, goals_reached
 from pinets.bench.timing import interleave, machine, medians
@@ -146,6 +147,7 @@ def bench_resnet(
         on_row: Called with each result as it comes.
     """
     facts = machine()
+    keep_memory()  # as in training
     layout = torch.channels_last if channels_last else torch.contiguous_format
     rows = (
         measure_memory(case, layout) if isinstance(case, MemoryCase) else measure(case, seconds, layout)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-__all__ = ["interleave", "machine", "medians", "settle_memory"]
+__all__ = ["interleave", "machine", "medians"]
 
 
 def interleave(
@@ -63,15 +63,6 @@ def interleave(
         if collecting:
             gc.enable()
     return times
-
-
-def settle_memory() -> None:
-    """Let the C library learn how large blocks get, before anything is timed.
-
-    glibc hands freed memory back to the system, and gets it again page by page, until it has seen large blocks come and
-    go. Without this, what is timed first pays for page faults that what is timed later does not.
-    """
-    torch.empty(31 * 2**20, dtype=torch.uint8)  # below the 32 MB that glibc learns up to; freed at once
 
 
 def medians(times: Mapping[str, list[float]]) -> dict[str, float]:

@@ -91,7 +91,7 @@ def _draw_shapes(args: argparse.Namespace, groups: Groups, pages: Path) -> dict[
     write_mesh_report(paths, Path(args.out) / f"{args.name}.html", data_dir=args.data, png=pages / args.name)
     return {
         f"{args.name}/error-against-order.png": "Mean error against the order of the layers.",
-        f"{args.name}/shape-errors.png": "The first test shape, and what each order makes of it.",
+        f"{args.name}/shape-errors.png": "The first test shape, and what NCP makes of it without activations.",
     }
 
 

@@ -108,7 +108,7 @@ def cifar100_prodpoly_resnet34(scale: Scale = "full") -> ClassificationRecipe:
 
 
 def small(full: ClassificationRecipe) -> ClassificationRecipe:
-    """A quarter of the width and a few epochs: about ten minutes on two cores."""
+    """A quarter of the width and a few epochs: about half an hour on one core."""
     return replace(
         full,
         model=full.model.with_options(width=16),

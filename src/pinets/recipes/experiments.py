@@ -113,8 +113,10 @@ EXPERIMENTS = {
         picture="faces",
         small_recipes=("lfw_iresnet", "lfw_prodpoly_iresnet"),
     ),
-    "coma": _shapes("coma", "Faces as meshes, error against order (COMA)"),
-    "dfaust": _shapes("dfaust", "Bodies as meshes, error against order (DFAUST)"),
+    "coma": _shapes("coma", "Faces as meshes, error against order (COMA; at small scale faces of another model)"),
+    "dfaust": _shapes(
+        "dfaust", "Bodies as meshes, error against order (DFAUST; at small scale bodies of another model)"
+    ),
     "polynomial": Experiment(
         "A certified polynomial on CIFAR-10 against its twin with ReLU (not in the paper)",
         ("cifar10_polynomial", "cifar10_polynomial_relu"),

@@ -93,6 +93,7 @@ def small(full: AutoencodingRecipe) -> AutoencodingRecipe:
 
 def _register(data: str, ending: str, model: Spiral | Graph | PCA, words: str) -> None:
     name = f"{data}_{ending}"
+    other = name if ending != "spiral_linear" else f"{data}_pca"
 
     def make(scale: Scale = "full") -> AutoencodingRecipe:
         full = replace(SETS[data], name=name, model=with_widths(model, *_WIDTHS[data]))
@@ -101,9 +102,9 @@ def _register(data: str, ending: str, model: Spiral | Graph | PCA, words: str) -
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"""{words}, on {data.upper()}.
 
-    Paper: only as a point in its Fig. 10, without a number.
-    Ours: docs/meshes.md has the table, at small scale.
-    Command: pinets compare {data}_spiral_linear {name if ending != "spiral_linear" else f"{data}_pca"} --seeds 2
+    Paper: only as a point in a figure, without a number.
+    Ours: docs/results/{data}.md, at small scale.
+    Command: pinets compare {data}_spiral_linear {other} --scale small --seeds 2
 
     Small scale is on other shapes: mesh_{"faces" if data == "coma" else "bodies"}, reduced to 850 vertices.
     """

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pinets._files import write_bytes
-from pinets.recipes import Recipe, get_recipe, recipe_notes, to_json
+from pinets.recipes import GenerationRecipe, Recipe, get_recipe, recipe_notes, to_json
 from pinets.report.training import Groups, curve_drawing, curves, protocols, result_rows, summarize
 from pinets.train.run import RunFolder, changed_keys
 
@@ -33,7 +33,7 @@ def small_scale_changes(recipe: Recipe) -> list[str]:
         return []
     old, new = to_json(get_recipe(recipe.name)), to_json(recipe)
     changed = [change for change in changed_keys(old, new) if change[0] not in _QUIET]
-    return [f"`{key}`: {_told(before)} → {_told(now)}" for key, before, now in changed]
+    return [f"`{key.replace('.options.', '.')}`: {_told(before)} → {_told(now)}" for key, before, now in changed]
 
 
 def experiment_page(
@@ -52,18 +52,19 @@ def experiment_page(
         row.append(papers_figure(recipe.name))
     lines = [f"# {title}", "", f"    {command}", "", _where(groups), ""]
     lines += [*_table([header, *rows]), ""]
+    measured = protocols(summaries)
     lines += [
-        "Test split, after the last epoch; mean ± standard deviation over the runs (seeds from 0 on).",
+        _what_is_told(groups, on_test=not isinstance(recipes[0], GenerationRecipe)),
         "",
-        *(f"{told[0].upper()}{told[1:]}.\n" for told in protocols(summaries)),
+        *(f"{told[0].upper()}{told[1:]}.\n" for told in measured),
     ]
     for file, caption in pictures.items():
         lines += [f"![{caption}]({file})", "", f"*{caption}*", ""]
     for caption, content in tables.items():
         lines += [caption, "", *_table(content), ""]
-    changes = small_scale_changes(recipes[0])
+    changes = small_scale_changes(recipes[-1])
     if changes:
-        lines += [f"Small scale, where `{recipes[0].name}` differs from full scale:", ""]
+        lines += [f"Small scale, where `{recipes[-1].name}` differs from full scale (`none` is the default):", ""]
         lines += [*(f"- {change}" for change in changes), ""]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -84,7 +85,8 @@ def write_experiment(
     for metric in shown[:1]:  # the first is the one that matters
         file = f"{name}-{metric}.svg"
         write_bytes(folder / file, curve_drawing(groups, metric).encode())
-        drawn[file] = f"Validation {metric.replace('_', ' ')} during training; the band is one standard deviation."
+        band = "; the band is one standard deviation" if _are_several(groups) else ""
+        drawn[file] = f"Validation {metric.replace('_', ' ')} during training{band}."
     page = folder / f"{name}.md"
     write_bytes(page, experiment_page(title, command, recipes, groups, drawn, tables).encode())
     return page
@@ -96,6 +98,17 @@ def _where(groups: Groups) -> str:
     facts = json.loads(first.environment_file.read_text(encoding="utf-8"))
     threads = f"{facts['threads']} thread" + ("s" if facts["threads"] != 1 else "")
     return f"On {facts['device']} ({threads}, {facts['processes']} process per run), torch {facts['torch']}."
+
+
+def _what_is_told(groups: Groups, *, on_test: bool) -> str:
+    start = "Test split, after the last epoch" if on_test else "After the last epoch"
+    if _are_several(groups):
+        return f"{start}; mean ± standard deviation over the runs (seeds from 0 on)."
+    return f"{start}; one run of each (seed 0), so without deviation."
+
+
+def _are_several(groups: Groups) -> bool:
+    return any(len(runs) > 1 for runs in groups.values())
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -86,7 +86,7 @@ def write_mesh_report(
 
 
 def order_figure(recipes: Mapping[str, AutoencodingRecipe], groups: Runs) -> Any:
-    """The paper's Fig. 10: the error of every model against its order; models without an order are lines across."""
+    """The paper's figure of the error of every model against its order; models without an order are lines across."""
     figure, axes = new_figure(8, 5)
     curves: dict[tuple[str, str], dict[int, list[float]]] = {}
     across: dict[str, list[float]] = {}
@@ -124,7 +124,7 @@ def _add_shapes(
     index: int,
     png: str | Path | None,
 ) -> None:
-    """The paper's Fig. 11: a test shape, and what each order makes of it, coloured by the error."""
+    """As in the paper's last figure: a test shape, and what each order makes of it, coloured by the error."""
     shapes: dict[str, Tensor] = {}
     errors: dict[str, Tensor] = {}
     faces = torch.empty(0)

@@ -40,7 +40,7 @@ class RecipeSummary:
     Args:
         name: Of the recipe, with its scale.
         runs: How many are finished.
-        parameters: Of all its networks.
+        parameters: Of its networks, but not of a discriminator, which only serves to train another.
         seconds: Mean time of a run.
         metrics: Of the last epoch on the test split: mean and standard deviation over the seeds.
         protocol: How they were measured, where their names do not tell.
@@ -78,7 +78,7 @@ def summarize(name: str, runs: Sequence[RunFolder]) -> RecipeSummary:
     return RecipeSummary(
         name=name,
         runs=len(results),
-        parameters=sum(results[0]["parameters"].values()),
+        parameters=sum(count for name, count in results[0]["parameters"].items() if name != "discriminator"),
         seconds=statistics.fmean(result["seconds"] for result in results),
         metrics={key: (statistics.fmean(found), _deviation(found)) for key, found in values.items()},
         protocol=results[0].get("protocol", ""),

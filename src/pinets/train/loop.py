@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pinets._extras import require
+from pinets._memory import keep_memory
 from pinets.train.checkpoint import Checkpoint, CheckpointError, Checkpoints
 from pinets.train.logs import Log, MetricsLog, NoLog, Progress, progress
 from pinets.train.nonfinite import NonFiniteError, NonFiniteLoss, first_non_finite_layer
@@ -86,6 +87,8 @@ def fit(task: Task, plan: Plan, run: RunFolder, accelerator: Accelerator, *, tit
         What is also in ``result.json``: the steps, the seconds, the last epoch's validation and the test, which is
         looked at here once and never before, with its protocol where the task names one.
     """
+    if accelerator.device.type == "cpu":
+        keep_memory()
     checkpoints = Checkpoints(run.checkpoints_folder, run.owner())
     log: Log = NoLog()
     if accelerator.is_main_process:

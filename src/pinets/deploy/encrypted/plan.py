@@ -113,7 +113,7 @@ class Plan:
             ("ring", f"{scheme.ring} ({scheme.slots} numbers in a ciphertext)"),
             ("modulus", f"{'+'.join(map(str, scheme.prime_bits))} = {scheme.modulus_bits} bits, {security}"),
             ("rotation keys", f"{len(self.rotations)}"),
-            ("inputs", f"from {self.low:.4g} to {self.high:.4g}; outputs up to {self.output_bound:.4g}"),
+            ("inputs", f"from {self.low:.4g} to {self.high:.4g}; room for outputs up to {self.output_bound:.4g}"),
             ("precision", f"largest deviation of an output about {self.deviation:.1e}"),
             ("time", self._time()),
             ("memory", f"keys {in_units(self.key_bytes)}, weights {in_units(self.weight_bytes)}, "
