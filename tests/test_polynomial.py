@@ -191,3 +191,49 @@ def test_hooks_for_all_modules_see_every_slot():
     finally:
         handle.remove()
     assert seen.count(nn.Linear) == 4
+
+
+class Keeps(nn.Module):
+    """A norm that keeps what it returns, or returns what it keeps."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.kept = how, None
+
+    def forward(self, x):
+        if self.how == "expands":
+            return x[:1].expand_as(x)
+        if self.how == "uses":
+            self.used = x.square().sum()
+            return x
+        self.kept = x + 1
+        return self.kept
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+@pytest.mark.parametrize("how", ["keeps", "expands", "uses"])
+def test_what_a_norm_returns_is_not_written_to(how, gradients):
+    norm = Keeps(how)
+    step = Step(nn.Linear(5, 8), nn.Linear(8, 8), norm=norm, carry={"gate": nn.Identity(), "body": nn.Identity()})
+    with torch.set_grad_enabled(gradients):
+        out = step(torch.randn(7, 5), torch.randn(7, 8))
+        if how == "keeps":
+            gate_and_body = out - norm.kept
+            assert gate_and_body.abs().sum() > 0
+        if gradients:
+            (out.sum() + getattr(norm, "used", 0)).backward()
+
+
+def test_hooks_on_the_slots_of_ccp_are_called():
+    step = CCP(5, 2, rank=3, order=2).steps[0]
+    seen = []
+    for slot in (step.body, step.norm, step.carry["state"]):
+        slot.register_forward_hook(lambda module, *_: seen.append(module))
+    step(torch.randn(4, 5), torch.randn(4, 3))
+    assert len(seen) == 3
+
+
+def test_a_forward_put_on_one_module_is_called():
+    poly = NCP(5, 2, rank=3, order=2)
+    poly.head.forward = lambda x: x.sum(-1)
+    assert poly(torch.randn(4, 5)).shape == (4,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeGuard, TypeVar
 
 import torch
@@ -10,23 +11,25 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook
 
-__all__ = ["call", "is_bare", "is_transformed", "only_autograd_watches"]
+__all__ = ["call", "differentiate_again", "has_hooks", "is_bare", "is_transformed", "only_autograd_watches"]
 
 M = TypeVar("M", bound=nn.Module)
 
 
 def call(module: nn.Module, x: Tensor) -> Tensor:
     """``module(x)``; a bare ``nn.Linear`` or ``nn.Identity`` without the detours of a call, which take as long as a
-    small product.
+    small product. While compiling or exporting it is called: graphs name the module of every operation.
     """
+    if torch.compiler.is_compiling():
+        return module(x)
     if is_bare(module, nn.Linear):
         return F.linear(x, module.weight, module.bias)
     return x if is_bare(module, nn.Identity) else module(x)
 
 
-def is_bare(module: nn.Module, kind: type[M]) -> TypeGuard[M]:
-    """Whether a module is of this very class, and calling it does no more than the class says."""
-    return type(module) is kind and not (
+def has_hooks(module: nn.Module) -> bool:
+    """Whether somebody wants to know of this module's calls."""
+    return bool(
         module._forward_hooks
         or module._forward_pre_hooks
         or module._backward_hooks
@@ -35,12 +38,27 @@ def is_bare(module: nn.Module, kind: type[M]) -> TypeGuard[M]:
     )
 
 
+def is_bare(module: nn.Module, kind: type[M]) -> TypeGuard[M]:
+    """Whether a module is of this very class, and calling it does no more than the class says."""
+    patched = "forward" in module.__dict__
+    return type(module) is kind and not patched and not has_hooks(module)
+
+
 def is_transformed() -> bool:
     """Whether the code is compiled or exported, or runs under ``torch.func``: then nothing should be overwritten.
 
     A compiler reuses memory by itself; a value that is mapped over does not fit into one that is not.
     """
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
+def differentiate_again(
+    out: Tensor, of: Sequence[Tensor], gradient: Tensor, needed: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """Gradients that can be differentiated again, of those that need one: for a backward pass written by hand."""
+    wanted = [value for value, is_needed in zip(of, needed, strict=True) if is_needed]
+    found = iter(torch.autograd.grad(out, wanted, gradient, create_graph=True))
+    return tuple(next(found) if is_needed else None for is_needed in needed)
 
 
 def only_autograd_watches(*values: Tensor) -> bool:

@@ -67,19 +67,23 @@ class Step(nn.Module):
         if not self.carry:
             return out
         known = {"state": x, "gate": gate, "body": body}
+        # a sum of our own may be written to: neither a sum nor the product is needed in the backward pass
+        own = is_bare(self.norm, nn.Identity) and not is_transformed()
         for source, operator in self.carry.items():
             value = call(operator, known[source])
-            # the backward pass of a product needs its factors, not the product: the sum may take its memory
-            spare = out is product or not torch.is_grad_enabled()
             fits = value.dtype == out.dtype and value.shape == out.shape
-            out = out.add_(value) if spare and fits and not is_transformed() else out + value
+            out = out.add_(value) if own and fits else out + value
+            own = not is_transformed()
         return out
 
     def _keeps_the_state(self) -> bool:
         """Whether the step is the product and the state, nothing else, as in CCP."""
         slots, carry = self._modules, self.carry._modules  # looked up in every step, so without detours
-        return len(carry) == 1 and (
-            type(slots["body"]) is type(slots["norm"]) is type(carry.get("state")) is nn.Identity
+        return (
+            len(carry) == 1
+            and _is_bare_identity(carry.get("state"))
+            and _is_bare_identity(slots["body"])
+            and _is_bare_identity(slots["norm"])
         )
 
 
@@ -139,6 +143,10 @@ def _plus_one(gate: nn.Module, z: Tensor) -> Tensor:
     if is_bare(gate, nn.Linear) and gate.bias is None:
         return F.linear(z, gate.weight, gate.weight.new_ones(gate.out_features))
     return gate(z) + 1
+
+
+def _is_bare_identity(module: nn.Module | None) -> bool:
+    return module is not None and is_bare(module, nn.Identity)
 
 
 def _require_gate_fits(gate: torch.Size, body: torch.Size) -> None:

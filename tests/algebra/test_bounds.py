@@ -341,3 +341,29 @@ def test_a_network_that_is_no_polynomial_is_refused_with_what_to_put_in_its_plac
         NotPolynomialError, match=r"(?s)1 \(ReLU\): relu.*PowerSum.*2 \(LayerNorm\).*batch norm is affine"
     ):
         bounds(model, torch.zeros(1, 6), torch.ones(1, 6))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("made", ["pad", "full_like", "masked_fill"])
+def test_constants_of_operations_have_the_networks_precision(made, dtype):
+    """0.1 is one number in single precision and another in double."""
+
+    class Constant(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one = nn.Parameter(torch.ones((), dtype=dtype))  # tells the type of the network
+
+        def forward(self, x):
+            x = x * self.one
+            if made == "pad":
+                return nn.functional.pad(x, (0, 1), value=0.1)[:, -1:] + 0 * x[:, :1]
+            if made == "full_like":
+                return x[:, :1] * 0 + torch.full_like(x[:, :1], 0.1)
+            return x.masked_fill(torch.ones_like(x, dtype=torch.bool), 0.1)
+
+    x = torch.zeros(1, 1, dtype=dtype)
+    found = bounds(Constant(), x - 1, x + 1, precision=None)
+    value = torch.tensor(0.1, dtype=dtype).double()
+    assert (found.lower <= value).all()
+    assert (value <= found.upper).all()
+    assert (found.upper - found.lower).max() < 1e-12

@@ -257,3 +257,39 @@ def test_bad_examples():
 def test_what_is_exact_for_polynomials_only_refuses_the_rest():
     with pytest.raises(NotPolynomialError, match=r"1 \(ReLU\): relu is piecewise linear"):
         orders(nn.Sequential(nn.Linear(6, 4), nn.ReLU()), vector())
+
+
+def test_an_activation_that_zero_weights_hide_is_found():
+    class Hidden(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.seen, self.hidden = nn.Linear(3, 3), nn.Linear(3, 3)
+            nn.init.zeros_(self.hidden.weight)
+
+        def forward(self, x):
+            return self.seen(x) + torch.relu(self.hidden(x))
+
+    certificate = certify(Hidden(), torch.randn(1, 3))
+    assert not certificate.polynomial
+    assert [violation.operation for violation in certificate.violations] == ["relu"]
+
+
+def test_terms_that_all_cancel():
+    class Cancelling(nn.Module):
+        def forward(self, x):
+            return (x + 1) ** 2 - x**2 - 2 * x - 1
+
+    certificate = certify(Cancelling(), torch.randn(1, 3))
+    assert certificate.polynomial
+    assert certificate.degree == 0
+
+
+def test_logging_stays_as_it_was():
+    import logging
+
+    logging.disable(logging.INFO)
+    try:
+        certify(nn.Linear(3, 2), torch.randn(1, 3))
+        assert logging.root.manager.disable == logging.INFO
+    finally:
+        logging.disable(logging.NOTSET)

@@ -131,3 +131,11 @@ def test_bad_marginals():
         interactions(layer, marginals=["normal"] * 3)  # type: ignore[list-item]
     with pytest.raises(ValueError, match="from 0 to 2, got 3"):
         interactions(layer).index(3)
+
+
+def test_a_constant_has_no_variance():
+    linear = nn.Linear(3, 2)
+    nn.init.zeros_(linear.weight)
+    found = interactions(linear, torch.zeros(1, 3))
+    assert found.variance.tolist() == [0.0, 0.0]
+    torch.testing.assert_close(found.mean, linear.bias.detach().double())

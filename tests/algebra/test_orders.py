@@ -70,3 +70,34 @@ def test_each_order_is_homogeneous():
 def test_non_finite_input_is_refused():
     with pytest.raises(ValueError, match="finite"):
         orders(CCP(2, 1, rank=1, order=2), torch.tensor([[1.0, torch.inf]]))
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.alpha = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x):
+        return x + self.alpha * (x * x)
+
+
+def test_a_product_that_is_still_scaled_by_zero():
+    z = torch.randn(3, 4)
+    torch.testing.assert_close(orders(Scaled(), z), torch.stack([torch.zeros_like(z), z]))
+
+
+@pytest.mark.parametrize("how", ["masked_fill", "double"])
+def test_constants_and_casts_inside_a_network(how):
+    linear = nn.Linear(4, 2).double() if how == "double" else nn.Linear(4, 2)
+
+    class Inside(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = linear
+            self.register_buffer("mask", torch.tensor([True, False, False, False]))
+
+        def forward(self, x):
+            return self.linear(x.double() if how == "double" else x.masked_fill(self.mask, 0.5))
+
+    z = torch.randn(3, 4)
+    torch.testing.assert_close(orders(Inside(), z).sum(0), Inside()(z).detach())

@@ -89,6 +89,16 @@ def test_missing_parts_are_held_out(tmp_path):
     assert [len(part) for part in reds] == [18, 6, 6]
 
 
+def test_own_validation_shards_are_the_validation(tmp_path):
+    write_shards(SPLITS, tmp_path / "shards")
+    for path in (tmp_path / "shards").glob("test-*.tar"):
+        path.unlink()
+    splits = load("shards", tmp_path / "shards", size=8, validation=0.2)
+    read = splits.validation.with_crop(CENTRE).in_memory()
+    assert content((read.images, read.labels)) == content((SPLITS.validation.images, SPLITS.validation.labels))
+    assert len(splits.train) + len(splits.test) == len(SPLITS.train)
+
+
 def test_jpeg_is_copied_and_not_coded_again(tmp_path):
     for name in ("ant", "bee"):
         (tmp_path / "images" / name).mkdir(parents=True)
@@ -183,3 +193,19 @@ def test_nothing_is_left_of_a_failure(tmp_path):
     with pytest.raises(DataError, match=r"5\.jpg: shards hold JPEG"):
         write_shards(read_image_folder(tmp_path / "images"), tmp_path / "shards")
     assert [path.name for path in tmp_path.iterdir()] == ["images"]
+
+
+def test_the_folder_belongs_to_the_key(tmp_path):
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(buffer, "PNG")
+    members = {
+        "cat/0001.png": buffer.getvalue(),
+        "cat/0001.cls": b"0",
+        "dog/0001.png": buffer.getvalue(),
+        "dog/0001.cls": b"1",
+    }
+    write_tar(tmp_path / "train-0.tar", members)
+    assert open_shards([tmp_path / "train-0.tar"], CENTRE).labels.tolist() == [0, 1]
+    write_tar(tmp_path / "train-1.tar", members | {"dog/0001.PNG": buffer.getvalue()})
+    with pytest.raises(DataError, match="dog/0001 is there twice"):
+        open_shards([tmp_path / "train-1.tar"], CENTRE)

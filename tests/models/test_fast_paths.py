@@ -236,3 +236,24 @@ def test_tanh_has_the_right_second_derivative():
     (second,) = torch.autograd.grad(first.sum(), x)
     y = torch.tanh(x.detach())
     torch.testing.assert_close(second, -2 * y * (1 - y**2), rtol=1e-4, atol=1e-6)
+
+
+def test_gradients_of_gradients_with_a_frozen_norm():
+    torch.manual_seed(0)
+    join, norm = RecomputingMultiply(Tanh(), nn.ReLU()), nn.BatchNorm2d(3).requires_grad_(False)
+    shortcut, branch = torch.randn(2, 4, 3, 2, 2).requires_grad_().unbind(0)
+    plain = Multiply(Tanh(), nn.ReLU())
+    second = []
+    for one in (join, plain):
+        (first,) = torch.autograd.grad(one(shortcut, branch, norm.eval()).square().sum(), branch, create_graph=True)
+        second.append(torch.autograd.grad(first.square().sum(), shortcut)[0])
+    torch.testing.assert_close(*second, rtol=1e-4, atol=1e-5)
+
+
+def test_hooks_see_whole_batches():
+    join, norm = RecomputingMultiply(Tanh(), nn.ReLU()), nn.BatchNorm2d(64).eval()
+    seen = []
+    join.step.norm.register_forward_hook(lambda module, given, out: seen.append(len(out)))
+    with torch.no_grad():
+        join(torch.randn(64, 64, 16, 16), torch.randn(64, 64, 16, 16), norm)
+    assert seen == [64]

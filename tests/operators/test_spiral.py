@@ -170,3 +170,8 @@ def test_bad_resamplings_are_refused(arguments, message):
         Resample(*arguments)
     with pytest.raises(ValueError, match="expects 3 vertices"):
         Resample(3, torch.tensor([0]))(torch.zeros(1, 4, 2))
+
+
+def test_resampling_no_samples_at_all():
+    resample = Resample(4, torch.tensor([[0, 1, 2]]), torch.full((1, 3), 1 / 3))
+    assert resample(torch.empty(0, 4, 2)).shape == (0, 1, 2)

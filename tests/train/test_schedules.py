@@ -96,3 +96,9 @@ def test_a_restored_schedule_goes_on_as_before(schedule):
     second.load_state_dict(optimizer_state)
     restored.load_state_dict(state)
     assert advance(restored, second, scores[3:]) == advance(whole, first, scores[3:])
+
+
+@pytest.mark.parametrize("make", [lambda: Warmup(epochs=0), lambda: OneCycle(rise=1.0), lambda: OneCycle(rise=-0.1)])
+def test_schedules_that_would_divide_by_zero_are_refused(make):
+    with pytest.raises(ValueError, match="got"):
+        make()

@@ -60,8 +60,8 @@ class DegreeDomain:
     def refuse(self, operation: Operation, reason: str) -> Degree | list[Degree]:
         inputs = list(_degrees((operation.args, operation.kwargs)))
         highest = Degree(max((value.degree for value in inputs), default=0))
-        if highest.degree > 0:  # of a constant, any function is a constant
-            self.violations.append(Violation(operation.path, operation.name, reason, operation.module))
+        # also where weights that are zero hide the input from it: the first step of training would show it
+        self.violations.append(Violation(operation.path, operation.name, reason, operation.module))
         if isinstance(operation.example, (list, tuple)):
             return [highest] * len(operation.example)
         return highest

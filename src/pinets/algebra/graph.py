@@ -96,6 +96,15 @@ class Operation:
     module: str  # name of that module's class
     example: Any  # a fake tensor of the result's shape
     first_shape: torch.Size  # of the first argument
+    dtype: torch.dtype | None = None  # that everything is computed in; None for each operation's own
+
+    def zeros(self, shape: Sequence[int]) -> Tensor:
+        """Zeros as the network itself would make them, to fill with a constant of the operation."""
+        return torch.zeros(tuple(shape), dtype=self.example.dtype, device=self.example.device)
+
+    def made(self, tensor: Tensor) -> Tensor:
+        """A constant of the operation, which has the network's own type, in the type everything is computed in."""
+        return tensor.to(self.dtype) if tensor.is_floating_point() and self.dtype is not None else tensor
 
     @property
     def name(self) -> str:
@@ -149,10 +158,10 @@ class Graph:
                 elif not depends_on_input((args, kwargs)):
                     known[node.name] = _convert(target(*args, **kwargs), dtype)
                     if constants_in_domain:
-                        operation = _operation(node, args, kwargs)
+                        operation = _operation(node, args, kwargs, dtype)
                         known[node.name] = apply_to_constants(domain, operation, known[node.name])
                 else:
-                    known[node.name] = apply(domain, _operation(node, args, kwargs))
+                    known[node.name] = apply(domain, _operation(node, args, kwargs, dtype))
                 for used in node.all_input_nodes:  # free what nobody needs any more
                     if used.name in uses:
                         uses[used.name] -= 1
@@ -225,17 +234,18 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Tracing warns of torch's own business, and prints a page when it fails; the error says what matters."""
-    logging.disable(logging.WARNING)
+    before = logging.root.manager.disable
+    logging.disable(max(before, logging.WARNING))
     try:
         nowhere = io.StringIO()
         with warnings.catch_warnings(), contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(before)
 
 
-def _operation(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation:
+def _operation(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any], dtype: torch.dtype | None) -> Operation:
     stack = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())
     path, module = stack[-1]
     first = node.args[0] if node.args else None
@@ -248,6 +258,7 @@ def _operation(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         module=(module if isinstance(module, str) else module.__name__).rpartition(".")[2],
         example=node.meta.get("val"),
         first_shape=getattr(example, "shape", torch.Size()),
+        dtype=dtype,
     )
 
 

@@ -80,11 +80,13 @@ class Interactions:
 
     def __init__(self, mean: Tensor, parts: dict[int, Tensor], supports: dict[int, Tensor], features: int) -> None:
         self.mean, self.supports, self.features = mean, supports, features
-        self.variance = torch.stack([part.sum(1) for part in parts.values()]).sum(0)
+        self.variance = sum((part.sum(1) for part in parts.values()), torch.zeros_like(mean))
         self._shares = {size: part / self.variance[:, None] for size, part in parts.items()}
 
     def of_size(self, size: int) -> Tensor:
         """The indices of all groups of one size, of shape (out, groups), in the order of ``supports[size]``."""
+        if not self._shares:
+            raise ValueError("the polynomial is constant: there are no groups of inputs")
         if size not in self._shares:
             raise ValueError(f"groups have from 1 to {max(self._shares)} inputs here, got {size}")
         return self._shares[size]

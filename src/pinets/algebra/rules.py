@@ -176,7 +176,7 @@ def _power(domain: Domain, operation: Operation) -> Value:
     if exponent != int(exponent) or exponent < 0:
         raise _NotPolynomialError(f"has the exponent {exponent}; only whole numbers from 0 on give polynomials")
     if exponent == 0:
-        return domain.constant(torch.ones(tuple(operation.example.shape), dtype=operation.example.dtype))
+        return domain.constant(operation.made(operation.zeros(operation.example.shape) + 1))
     power: Value = base
     for _ in range(int(exponent) - 1):
         power = domain.product(torch.mul, power, base)
@@ -270,16 +270,16 @@ def _pad(domain: Domain, operation: Operation) -> Value:
     padded = domain.linear(pad, value)
     if not fill:
         return padded
-    return domain.linear(torch.add, padded, domain.constant(pad(torch.zeros(operation.first_shape), float(fill))))
+    border = pad(operation.zeros(operation.first_shape), float(fill))
+    return domain.linear(torch.add, padded, domain.constant(operation.made(border)))
 
 
 def _masked_fill(domain: Domain, operation: Operation) -> Value:
     _require_constant(operation, 1, 2)
     value, mask, fill = operation.args
     kept = domain.linear(lambda x: x.masked_fill(mask, 0), value)
-    shape = tuple(operation.example.shape)
-    filled = torch.zeros(shape, dtype=torch.float64).masked_fill(mask, float(fill))
-    return domain.linear(torch.add, kept, domain.constant(filled))
+    filled = operation.zeros(operation.example.shape).masked_fill(mask, float(fill))
+    return domain.linear(torch.add, kept, domain.constant(operation.made(filled)))
 
 
 def _where(domain: Domain, operation: Operation) -> Value:
@@ -292,7 +292,8 @@ def _where(domain: Domain, operation: Operation) -> Value:
 def _to_copy(domain: Domain, operation: Operation) -> Value:
     if not operation.example.is_floating_point():
         raise _NotPolynomialError(f"rounds to {operation.example.dtype}")
-    return domain.linear(lambda x: x.clone(), operation.args[0])  # a change of precision is no change of the function
+    dtype = operation.dtype or operation.example.dtype  # a change of precision is no change of the function
+    return domain.linear(lambda x: x.to(dtype, copy=True), operation.args[0])
 
 
 def _einsum(domain: Domain, operation: Operation) -> Value:
@@ -330,7 +331,7 @@ def _add_product(multiply: Callable[[Tensor, Tensor], Tensor]) -> Rule:
 def _shape_only(domain: Domain, operation: Operation) -> Tensor:
     """What is made in the shape of a value does not depend on it."""
     _, *rest = operation.args
-    return operation.target(torch.zeros(operation.first_shape), *rest, **operation.kwargs)
+    return operation.made(operation.target(operation.zeros(operation.first_shape), *rest, **operation.kwargs))
 
 
 _F = torch.nn.functional

@@ -40,7 +40,8 @@ class SeriesDomain:
     def linear(self, function: Callable[..., Tensor], *values: Value) -> Series:
         series = _as_series(values)
         degrees = sorted(set().union(*(value.coefficients for value in series)))
-        return Series.of({degree: function(*(value[degree] for value in series)) for degree in degrees})
+        out = {degree: function(*(value[degree] for value in series)) for degree in degrees}
+        return Series.of(out) if out else Series({}, function(*(value.zero for value in series)))
 
     def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Series:
         a, b = _as_series((left, right))
@@ -50,7 +51,7 @@ class SeriesDomain:
                 if i + j <= self.max_degree:
                     term = function(x, y)
                     out[i + j] = out[i + j] + term if i + j in out else term
-        return Series.of(out)
+        return Series.of(out) if out else Series({}, function(a.zero, b.zero))  # zero, or all beyond the degree
 
     def refuse(self, operation: Operation, reason: str) -> Series:
         where = f" in {operation.path}" if operation.path else ""

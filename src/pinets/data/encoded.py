@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Self, TypeVar
@@ -76,18 +75,23 @@ class EncodedSet(ABC):
 Encoded = TypeVar("Encoded", bound=EncodedSet)
 
 
-def complete(train: Encoded, own: Sequence[Encoded], crop: Crop, *, fraction: float, seed: int) -> Splits[Encoded]:
+def complete(
+    train: Encoded, *, test: Encoded | None, validation: Encoded | None, crop: Crop, fraction: float, seed: int
+) -> Splits[Encoded]:
     """Make three parts of what a set brings: what is lacking is held out of the training images.
 
     Args:
         train: The images for training.
-        own: The set's own test images, then its own validation images, as far as it has them.
+        test: The set's own test images, if it has them.
+        validation: Its own validation images, if it has them.
         crop: For what is held out.
         fraction: Of every class, to hold out.
         seed: Decides which images are held out.
     """
-    held = list(own)
-    while len(held) < 2:
-        train, more = hold_out(train, fraction, seed=seed + len(held))
-        held.append(more.with_crop(crop))
-    return Splits(train, validation=held[1], test=held[0])
+    if test is None:
+        train, held = hold_out(train, fraction, seed=seed)
+        test = held.with_crop(crop)
+    if validation is None:
+        train, held = hold_out(train, fraction, seed=seed + 1)
+        validation = held.with_crop(crop)
+    return Splits(train, validation=validation, test=test)

@@ -72,8 +72,9 @@ def read_image_folder(folder: Path, *, size: int = 224, validation: float = 0.1,
     if own and not (folder / "train").is_dir():
         raise MissingDataError(f"{folder / 'train'} is missing, but {folder / own[0]} is there: a set has both")
     train = read_class_folders(folder / "train" if (folder / "train").is_dir() else folder, train_crop)
-    held = [read_class_folders(folder / name, test_crop, train.classes) for name in own]  # test, then validation
-    return complete(train, held, test_crop, fraction=validation, seed=seed)
+    held = [read_class_folders(folder / name, test_crop, train.classes) for name in own]
+    test, own_validation = [*held, None, None][:2]  # a single one is the test set, whatever its name
+    return complete(train, test=test, validation=own_validation, crop=test_crop, fraction=validation, seed=seed)
 
 
 def read_class_folders(folder: Path, crop: Crop, classes: Sequence[str] | None = None) -> FolderSet:

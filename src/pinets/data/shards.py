@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -113,8 +113,10 @@ def read_shards(folder: Path, *, size: int = 224, validation: float = 0.1, seed:
     if not shards["train"]:
         raise MissingDataError(f"{folder} holds no shards for training, train-000000.tar and so on")
     train = open_shards(shards["train"], train_crop, classes)
-    own = [open_shards(shards[part], test_crop, train.classes) for part in ("test", "validation") if shards[part]]
-    return complete(train, own, test_crop, fraction=validation, seed=seed)
+    test, own_validation = (
+        open_shards(shards[part], test_crop, train.classes) if shards[part] else None for part in ("test", "validation")
+    )
+    return complete(train, test=test, validation=own_validation, crop=test_crop, fraction=validation, seed=seed)
 
 
 def shard_classes(folder: Path) -> list[str] | None:
@@ -177,6 +179,11 @@ def image_kind(encoded: bytes, name: str) -> str:
     raise DataError(f"{name}: shards hold JPEG, PNG, WebP, BMP or PPM images, and this is none of them")
 
 
+def _require_new(key: str, known: Collection[str], path: Path) -> None:
+    if key in known:
+        raise DataError(f"{path}: {key} is there twice")
+
+
 def _index(path: Path) -> tuple[Tensor, Tensor]:
     """Where every image of a shard starts and how long it is, (N, 2), and its label."""
     images: dict[str, tuple[int, int]] = {}
@@ -185,12 +192,16 @@ def _index(path: Path) -> tuple[Tensor, Tensor]:
     try:
         with tarfile.open(path, "r:") as tar:
             for member in tar:
-                key, _, ending = member.name.rpartition("/")[2].partition(".")
+                folder, slash, file = member.name.rpartition("/")
+                stem, _, ending = file.partition(".")
+                key = folder + slash + stem  # as WebDataset has it
                 if not member.isfile():
                     continue
                 if ending.lower() in _IMAGES:
+                    _require_new(key, images, path)
                     images[key] = member.offset_data, member.size
                 elif ending == "cls":
+                    _require_new(key, labels, path)
                     labels[key] = _label(tar, member, path)
     except tarfile.TarError as error:
         raise DataError(f"{path}: damaged or cut short ({error})") from error

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pinets._eager import only_autograd_watches
+from pinets._eager import differentiate_again, has_hooks, is_bare, only_autograd_watches
 from pinets.models.join import Multiply
 
 __all__ = ["RecomputingMultiply"]
@@ -30,7 +30,7 @@ class RecomputingMultiply(Multiply):
     """
 
     def forward(self, shortcut: Tensor, branch: Tensor, last: nn.Module) -> Tensor:
-        if not _is_ordinary(self.activation, shortcut, branch, last):
+        if any(map(has_hooks, self.modules())) or not _is_ordinary(self.activation, shortcut, branch, last):
             return super().forward(shortcut, branch, last)
         if not torch.is_grad_enabled():
             return self.overwrite(shortcut, last(branch))
@@ -81,7 +81,7 @@ class _Recompute(torch.autograd.Function):
             normed = F.batch_norm(branch, known[0], known[1], weight, bias, training=ctx.training, eps=ctx.eps)
             again = join.activation(join.step(shortcut, normed))
             of = (shortcut, branch, weight, bias, *learnt)
-            return None, None, *torch.autograd.grad(again, of, gradient, create_graph=True)
+            return None, None, *differentiate_again(again, of, gradient, ctx.needs_input_grad[2:])
         # d(norm(s r) + s + r) = norm'(s r) (r ds + s dr) + ds + dr
         to_shortcut = gradient.clone() if out is None else torch.ops.aten.threshold_backward(gradient, out, 0)
         to_normed = torch.empty_like(branch)
@@ -136,11 +136,10 @@ def _is_ordinary(activation: nn.Module, shortcut: Tensor, branch: Tensor, last: 
     """Whether the pieces are those the backward pass above is written for."""
     return (
         only_autograd_watches(shortcut, branch)
-        and type(last) is nn.BatchNorm2d
+        and is_bare(last, nn.BatchNorm2d)
         and last.affine
         and last.track_running_stats
         and last.momentum is not None
-        and not (last._forward_hooks or last._forward_pre_hooks or last._backward_hooks or last._backward_pre_hooks)
         and isinstance(activation, (nn.ReLU, nn.Identity))
         and shortcut.dtype == branch.dtype == last.weight.dtype
         and shortcut.shape == branch.shape

@@ -90,6 +90,7 @@ class Resample(nn.Module):
     def _can_go_by_sample(self, x: Tensor) -> bool:
         return (
             x.device.type == "cpu"
+            and x.numel() > 0
             and self.weights is not None
             and x.dtype == self.weights.dtype
             and x.dtype in (torch.float32, torch.float64)

@@ -261,5 +261,6 @@ class _FileSource:
         return self._images.read(indices, torch.empty(len(indices), 0))
 
     def fingerprint(self) -> str:
-        files = "\n".join(f"{path} {Path(path).stat().st_size}" for path in self._images.paths)
+        told = ((path, Path(path).stat()) for path in self._images.paths)
+        files = "\n".join(f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in told)
         return hashlib.sha256(f"{self._images.crop}\n{files}".encode()).hexdigest()

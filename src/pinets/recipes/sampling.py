@@ -39,9 +39,10 @@ def sample(path: str | Path, count: int = 64, *, seed: int = 0, truncation: floa
 def sample_batches(path: str | Path, count: int = 64, *, seed: int = 0, truncation: float = 1.0) -> Iterator[Tensor]:
     """What :func:`sample` gives a few at a time, for more images than there is memory for."""
     recipe, generator = _generator(path)
-    noise = _noise(recipe, count, generator.latent, seed)
+    batches = -(-count // _BATCH)  # whole ones, whose noise inputs (StyleGAN's) do not depend on the count
+    noise = _noise(recipe, batches * _BATCH, generator.latent, seed)
     for number, part in enumerate(noise.split(_BATCH)):
-        yield _generate(generator, part, truncation, (seed, number))
+        yield _generate(generator, part, truncation, (seed, number))[: count - number * _BATCH]
 
 
 def interpolate(path: str | Path, rows: int = 8, steps: int = 8, *, seed: int = 0, truncation: float = 1.0) -> Tensor:

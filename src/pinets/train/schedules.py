@@ -157,6 +157,10 @@ class OneCycle(Factor):
     start: float = 0.1
     end: float = 0.0
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.rise < 1:
+            raise ValueError(f"rise is a share of the run, at least 0 and below 1, got {self.rise}")
+
     def at(self, epoch: float, epochs: float) -> float:
         position = epoch / epochs
         if position < self.rise:
@@ -176,6 +180,10 @@ class Warmup(Factor):
     epochs: float = 5.0
     start: float = 0.1
     then: Constant | MultiStep | Exponential | LinearDecay | OneCycle = Constant()
+
+    def __post_init__(self) -> None:
+        if self.epochs <= 0:
+            raise ValueError(f"epochs must be above 0, got {self.epochs}; without a warm-up, use its schedule itself")
 
     def at(self, epoch: float, epochs: float) -> float:
         warm = min(1.0, epoch / self.epochs)

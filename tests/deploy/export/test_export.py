@@ -106,11 +106,12 @@ class Shared(nn.Module):
         (nn.Sequential(nn.Conv2d(2, 3, 3), nn.Tanh(), nn.BatchNorm2d(3)), 0),
         (Twice(), 0),
         (Shared(), 0),
+        (nn.Sequential(nn.Flatten(), CCP(50, 3, rank=4, order=2), nn.BatchNorm1d(3)), 1),
     ],
-    ids=["conv", "transposed", "before", "computed weight", "activation between", "seen twice", "called twice"],
+    ids=["conv", "transposed", "before", "computed weight", "activation between", "seen twice", "called twice", "head"],
 )
 def test_only_norms_that_can_be_folded_are(model, count):
-    for norm in (module for module in model.modules() if isinstance(module, nn.BatchNorm2d)):
+    for norm in (module for module in model.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)):
         nn.init.uniform_(norm.running_mean)
         nn.init.uniform_(norm.running_var, 0.5, 2)
     x = torch.randn(2, 2, 5, 5)

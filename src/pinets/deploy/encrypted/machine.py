@@ -101,16 +101,15 @@ def fork_map(compute: Callable[[int], bytes], numbers: Sequence[int], workers: i
         process = context.Process(target=_work, args=(compute, [numbers[at] for at in share], theirs))
         process.start()
         theirs.close()
-        running.append((share, process, ours))
+        running.append((process, ours))
     results: list[bytes] = [b""] * len(numbers)
     try:
-        for share, _, ours in running:
-            for at in share:
-                results[at] = ours.recv_bytes()
+        for at in range(len(numbers)):  # in turn: a result that nobody takes keeps its process waiting
+            results[at] = running[at % workers][1].recv_bytes()
     except EOFError:
         raise RuntimeError("a process ended before it was done; see its error above") from None
     finally:
-        for _, process, ours in running:
+        for process, ours in running:
             ours.close()
             process.join()
     return results

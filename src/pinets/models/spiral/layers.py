@@ -81,6 +81,7 @@ class SpiralPolynomial(nn.Module):
     def reset_parameters(self) -> None:
         """Share the variance among the terms that a fresh layer sums: A_2 x_1, ..., A_N x_1 and V_2 x_1.
 
+        Where V_2 is the identity it keeps its own, and the variance grows to at most twice the input's.
         Norms that start with a scale of zero silence the products. Of NCP without V_2 only A_N x_1 is left then, and
         gets it all.
         """

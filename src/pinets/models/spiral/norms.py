@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pinets._eager import only_autograd_watches
+from pinets._eager import differentiate_again, only_autograd_watches
 
 __all__ = ["NORMS", "MakeNorm", "VertexBatchNorm", "VertexInstanceNorm", "ChannelBatchNorm"]
 
@@ -62,11 +62,11 @@ class _InstanceNorm(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, bias, mean, inverse = ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient is to be differentiated again
             out = _instance_norm(x, weight, bias)[0]
-            return torch.autograd.grad(out, (x, weight, bias), gradient, create_graph=True)
+            return differentiate_again(out, (x, weight, bias), gradient, ctx.needs_input_grad)
         vertices = x.shape[-2]
         total = gradient.sum(-2, keepdim=True)
         along = ((gradient * x).sum(-2, keepdim=True) - mean * total) * inverse  # with the standardised values
