@@ -45,6 +45,7 @@ def test_images_with_crop_flip_and_normalisation():
     assert 5 * loading <= training
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("augment", [False, True])
 def test_speech(augment):
     clips = torch.randint(-9999, 9999, (32 * 8, 16000), dtype=torch.int16)

@@ -189,6 +189,7 @@ def test_mixed_precision_works():
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
+@pytest.mark.slow
 def test_compiled_training_gives_the_eager_gradients():
     """In single precision, which has a tanh of its own; the others are in test_registry.py."""
     torch.compiler.reset()

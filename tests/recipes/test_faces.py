@@ -142,10 +142,8 @@ def write_yaleb(folder, people=3):
             (home / f"{home.name}_P00{light}.pgm").write_bytes(b"P5 16 16 255\n" + bytes([70 * person]) * 256)
 
 
-@pytest.mark.parametrize("yaleb", [True, False])
-def test_lfw_is_one_command(lfw, tmp_path, capsys, yaleb):
-    if yaleb:
-        write_yaleb(lfw)
+def test_lfw_is_one_command(lfw, tmp_path, capsys):
+    write_yaleb(lfw)
     options = [
         word
         for change in [*TINY, "model.size=16", "data.size=16", "data.validation=0.25"]
@@ -157,8 +155,7 @@ def test_lfw_is_one_command(lfw, tmp_path, capsys, yaleb):
     assert "view1_accuracy" in page
     assert "(faces-roc-view1.svg)" in page
     assert "true accept rate" in (tmp_path / "pages" / "faces-roc-view1.svg").read_text()
-    greys = "| lfw_prodpoly_iresnet-small | 100.00 ± 0.00 | 100.00 ± 0.00 |"  # the same image in every light
-    assert (greys in page) is yaleb
+    assert "| lfw_prodpoly_iresnet-small | 100.00 ± 0.00 | 100.00 ± 0.00 |" in page  # the same image in every light
 
 
 def test_faces_are_packed_from_the_command_line(ms1m, tmp_path, capsys):
