@@ -153,6 +153,23 @@ def test_hooks_on_the_last_layer_are_called_and_what_they_saw_stays():
     assert torch.equal(seen[1], expected)
 
 
+@LAYOUTS
+@pytest.mark.parametrize("training", [True, False], ids=["training", "frozen"])
+def test_the_size_of_the_pieces_does_not_matter(layout, training, monkeypatch):
+    s, c, g = (maps(5, 4, 3, 3, layout=layout) for _ in range(3))
+    join, results = RecomputingMultiply(norm_of_product(), nn.ReLU()), []
+    for size in (1, 700, 2**20):  # bytes: one sample at a time, two, all
+        monkeypatch.setattr("pinets.models.recompute._PIECE", size)
+        torch.manual_seed(0)
+        last = batch_norm(training=training)
+        out = join(s, c, last)
+        with torch.no_grad():
+            results.append([out, *torch.autograd.grad(out, (s, c), g), join(s, c, last)])
+    for values in zip(*results, strict=True):
+        torch.testing.assert_close(values[0], values[2], rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(values[1], values[2], rtol=1e-10, atol=1e-12)
+
+
 def test_what_comes_in_is_not_overwritten():
     s, c, last = maps(3, 4, 5, 5), maps(3, 4, 5, 5), batch_norm(training=False)
     before = s.detach().clone(), c.detach().clone()
@@ -229,6 +246,8 @@ def test_tanh_is_torchs_to_rounding(compiled):
     assert (gradient - (1 - expected**2)).abs().max() < 1e-6
     nan = torch.tensor([float("nan")])
     assert function(nan).isnan().all()
+    with torch.no_grad():
+        assert (function(x) - expected).abs().max() < 4e-7
 
 
 def test_tanh_has_the_right_second_derivative():

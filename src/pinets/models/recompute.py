@@ -33,15 +33,22 @@ class RecomputingMultiply(Multiply):
         if any(map(has_hooks, self.modules())) or not _is_ordinary(self.activation, shortcut, branch, last):
             return super().forward(shortcut, branch, last)
         if not torch.is_grad_enabled():
-            return self.overwrite(shortcut, last(branch))
+            return self.overwrite(shortcut, last(branch)) if last.training else self.in_pieces(shortcut, branch, last)
         learnt = [parameter for parameter in self.parameters() if parameter.requires_grad]
         return _Recompute.apply(self, last, shortcut, branch, last.weight, last.bias, *learnt)
 
     def overwrite(self, shortcut: Tensor, normed: Tensor) -> Tensor:
         """Put the result in place of the normalised branch, a few samples at a time, without a graph."""
         for piece in _pieces(normed):
-            normed[piece] = self.activation(self.step(shortcut[piece], normed[piece]))
+            _activate(self.activation, self.step(shortcut[piece], normed[piece]), out=normed[piece])
         return normed
+
+    def in_pieces(self, shortcut: Tensor, branch: Tensor, last: nn.Module) -> Tensor:
+        """The result without a graph, where also the batch norm treats every sample by itself."""
+        out = torch.empty_like(branch)
+        for piece in _pieces(branch):
+            _activate(self.activation, self.step(shortcut[piece], last(branch[piece])), out=out[piece])
+        return out
 
 
 class _Recompute(torch.autograd.Function):
@@ -120,6 +127,14 @@ def _batch_norm_backward_(
     else:
         gradient.mul_(_over_maps(scale))
     return to_weight, to_bias
+
+
+def _activate(activation: nn.Module, x: Tensor, *, out: Tensor) -> None:
+    """Write ``activation(x)`` to where it is to stay; for a ReLU in one pass."""
+    if is_bare(activation, nn.ReLU):
+        torch.clamp_min(x, 0, out=out)
+    else:
+        out.copy_(activation(x))
 
 
 def _over_maps(values: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ class Tanh(nn.Tanh):
     def forward(self, input: Tensor) -> Tensor:
         if input.device.type == "cpu" and input.dtype == torch.float32:
             if only_autograd_watches(input):
-                return _Tanh.apply(input)
+                return _Tanh.apply(input) if torch.is_grad_enabled() else _by_sigmoid(input)
             if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
                 # exp2 is the cheapest of its kind once fused; beyond the limits the result is 1 in any case
                 return 1 - 2 / (torch.exp2(input.clamp(-10, 10) * (2 / math.log(2))) + 1)
@@ -32,11 +32,9 @@ class Tanh(nn.Tanh):
 
 
 class _Tanh(torch.autograd.Function):
-    """tanh(x) = 2 sigmoid(2 x) - 1."""
-
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        out = torch.rsub((x * 2).sigmoid_(), -1, alpha=-2)
+        out = _by_sigmoid(x)
         ctx.save_for_backward(out)
         return out
 
@@ -44,3 +42,9 @@ class _Tanh(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (out,) = ctx.saved_tensors
         return torch.ops.aten.tanh_backward(gradient, out)
+
+
+def _by_sigmoid(x: Tensor) -> Tensor:
+    """tanh(x) = 2 sigmoid(2 x) - 1."""
+    out = (x * 2).sigmoid_()
+    return torch.add(out.new_tensor(-1.0), out, alpha=2, out=out)
