@@ -23,6 +23,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # A part may import the parts of the lines above its own, and nothing else of pinets.
 LEVELS = (
     {"_eager", "_extras", "_files", "_memory", "_nearest"},
+    {"_progress"},
     {"polynomial", "mesh"},
     {"layers"},
     {"operators"},
@@ -37,7 +38,7 @@ LEVELS = (
     {"quickstart"},
     {"cli"},
 )
-HELPERS = LEVELS[0]
+HELPERS = LEVELS[0] | LEVELS[1]
 
 # Parts that may see less than their level: they work with any network, not with those of pinets.
 SEES_ONLY = {

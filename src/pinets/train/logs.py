@@ -1,15 +1,12 @@
-"""Where the numbers of a run go: JSON lines, TensorBoard, and a progress bar or plain lines for whoever watches."""
+"""Where the numbers of a run go: JSON lines and TensorBoard."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -18,7 +15,7 @@ from pinets._files import write_bytes
 from pinets.data.decode import encode_png
 from pinets.data.grid import image_grid
 
-__all__ = ["Log", "MetricsLog", "NoLog", "PlainProgress", "Progress", "ProgressBar", "progress"]
+__all__ = ["Log", "MetricsLog", "NoLog"]
 
 
 class Log(Protocol):
@@ -117,97 +114,3 @@ class MetricsLog:
     def _open_board(self, purge_step: int | None) -> None:
         writer = require("torch.utils.tensorboard", extra="train").SummaryWriter
         self._board = writer(str(self._folder), purge_step=purge_step)
-
-
-class Progress(Protocol):
-    """Tells whoever watches how far a run is."""
-
-    def __enter__(self) -> Progress: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-    def advance(self, metrics: Mapping[str, float]) -> None:
-        """One step is done."""
-
-    def say(self, text: str) -> None:
-        """A line that stays."""
-
-
-class ProgressBar:
-    """A bar with the rate and the time left, for terminals."""
-
-    def __init__(self, title: str, steps: int, done: int) -> None:
-        tqdm = require("tqdm", extra="train").tqdm
-        self._bar = tqdm(total=steps, initial=done, desc=title, unit="step", dynamic_ncols=True, smoothing=0.05)
-
-    def __enter__(self) -> ProgressBar:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.close()
-
-    def advance(self, metrics: Mapping[str, float]) -> None:
-        self._bar.set_postfix({name: f"{value:.4g}" for name, value in metrics.items()}, refresh=False)
-        self._bar.update()
-
-    def say(self, text: str) -> None:
-        self._bar.write(text, file=sys.stderr)
-
-
-class PlainProgress:
-    """A line now and then, for logs and pipes."""
-
-    def __init__(
-        self, title: str, steps: int, done: int, stream: TextIO | None = None, every_seconds: float = 60.0
-    ) -> None:
-        self._title, self._steps, self._first, self._done = title, steps, done, done
-        self._stream, self._every = stream, every_seconds
-        self._start = self._last = time.monotonic()
-
-    def __enter__(self) -> PlainProgress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
-
-    def advance(self, metrics: Mapping[str, float]) -> None:
-        self._done += 1
-        now = time.monotonic()
-        if now - self._last >= self._every:
-            self._last = now
-            rate = (self._done - self._first) / (now - self._start)
-            left = (self._steps - self._done) / rate
-            numbers = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-            self.say(f"step {self._done}/{self._steps}, {rate:.3g} steps/s, {left / 60:.1f} min left: {numbers}")
-
-    def say(self, text: str) -> None:
-        print(f"{self._title}: {text}", file=self._stream or sys.stderr, flush=True)
-
-
-class _NoProgress:
-    """For the processes that are not the main one."""
-
-    def __enter__(self) -> _NoProgress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
-
-    def advance(self, metrics: Mapping[str, float]) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        pass
-
-
-def progress(title: str, steps: int, done: int, *, main: bool = True) -> Progress:
-    """A bar on a terminal, plain lines elsewhere, nothing on processes that are not the main one."""
-    if not main:
-        return _NoProgress()
-    return (ProgressBar if sys.stderr.isatty() else PlainProgress)(title, steps, done)

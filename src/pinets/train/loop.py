@@ -17,8 +17,9 @@ from torch.optim import Optimizer
 
 from pinets._extras import require
 from pinets._memory import keep_memory
+from pinets._progress import Progress, progress
 from pinets.train.checkpoint import Checkpoint, CheckpointError, Checkpoints
-from pinets.train.logs import Log, MetricsLog, NoLog, Progress, progress
+from pinets.train.logs import Log, MetricsLog, NoLog
 from pinets.train.nonfinite import NonFiniteError, NonFiniteLoss, first_non_finite_layer
 from pinets.train.randomness import random_state, restore_random_state
 from pinets.train.run import RunFolder

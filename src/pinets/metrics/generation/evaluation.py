@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pinets._progress import track
 from pinets.data.errors import MissingDataError
 from pinets.metrics.generation.frechet import frechet_distance
 from pinets.metrics.generation.kernel import kernel_distance
@@ -24,7 +25,6 @@ from pinets.metrics.generation.statistics import (
     FeatureStatistics,
     cache_folder,
     collect,
-    progress,
     reference_statistics,
 )
 from pinets.metrics.inception import Inception
@@ -161,7 +161,7 @@ def _extractor(
 
 
 def _generate(sample: Sample, count: int, batch_size: int) -> Iterator[Tensor]:
-    for first in progress(range(0, count, batch_size), "samples"):
+    for first in track(range(0, count, batch_size), "samples", unit="batch"):
         wanted = min(batch_size, count - first)
         images = sample(wanted)
         require_images(images, "samples")

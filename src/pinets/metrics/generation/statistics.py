@@ -5,22 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from pinets._extras import require
 from pinets._files import write_bytes
+from pinets._progress import track
 from pinets.metrics.generation.frechet import Moments
 from pinets.metrics.generation.sources import ImageSource, require_images
 
 __all__ = ["KEPT", "Extractor", "FeatureStatistics", "cache_folder", "collect", "reference_statistics"]
-
-T = TypeVar("T")
 
 KEPT = 10_000  # features, for the metrics that compare samples with each other: KID, precision and recall
 
@@ -134,14 +133,8 @@ def cache_folder(given: str | Path | None = None) -> Path:
     return Path(given).expanduser()
 
 
-def progress(steps: Sequence[T], title: str) -> Iterable[T]:
-    """Go through steps, showing on a terminal how far it is."""
-    tqdm = require("tqdm", extra="train").tqdm
-    return tqdm(steps, desc=title, unit="batch", leave=False, disable=None)  # type: ignore[no-any-return]
-
-
 def _batches(source: ImageSource, count: int, batch_size: int) -> Iterator[Tensor]:
     # sets are often sorted by class: the features that are kept must not be those of the first classes
     order = torch.randperm(len(source), generator=torch.Generator().manual_seed(0))[:count]
-    for indices in progress(order.split(batch_size), source.name):
+    for indices in track(order.split(batch_size), source.name, unit="batch"):
         yield source.read(indices)
