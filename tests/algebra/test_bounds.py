@@ -242,11 +242,23 @@ def test_sums_of_squares_against_all_corners():
         (Signed(lambda x, y: x - 2 * y, lambda x, y: x + 2 * y), [True, True]),
         (lambda x, y: torch.cat([x, y]), [True, True]),
         (lambda x, y: x + y.roll(1, 0) + y, [True, False]),
+        (lambda x: x[:, 0] + 1e-40 * x[:, 5], [False]),
+        (lambda x: 1e-40 * x[1] + x[2], [False]),
+        (lambda x: 0.3 * x.T / 7, [True]),
     ],
 )
 def test_what_a_function_takes_is_found_out(function, picks):
     operands = [torch.zeros(3, 7)] * len(picks)
     assert [use.picks for use in footprints(function, operands)] == picks
+
+
+def test_small_coefficients_of_large_values_count():
+    scales, mix = torch.tensor([1.0, 1e8], dtype=torch.float64), torch.tensor([[1.0], [1e-14]], dtype=torch.float64)
+    model = Function(lambda z: torch.einsum("bi,ij->bj", (z[:, :2] * scales) * (z[:, 2:] * scales), mix))
+    corner = torch.ones(1, 4, dtype=torch.float64)
+    found = bounds(model, -corner, corner)
+    assert found.lower.item() <= -101
+    assert model(corner).item() <= found.upper.item() <= 102
 
 
 def test_numbers_too_large_for_the_precision_are_bounded_by_nothing():

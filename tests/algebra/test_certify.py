@@ -152,6 +152,46 @@ def test_data_dependent_control_flow(function):
     assert certificate.degree is None
 
 
+def test_control_flow_is_located_and_hides_nothing():
+    chooses = Function(lambda x: x if x.sum() > 0 else -x)
+    network = nn.Sequential(
+        nn.Linear(6, 6), nn.Sequential(nn.Linear(6, 6), chooses), nn.ReLU(), CCP(6, 2, rank=3, order=2)
+    )
+    certificate = certify(network, vector())
+    assert [(found.path, found.module) for found in certificate.violations] == [("1.1", "Function"), ("2", "ReLU")]
+    assert "control flow" in str(certificate)
+
+
+def test_an_empty_batch_says_nothing_of_the_degree():
+    with pytest.raises(ValueError, match=r"must have elements, got shape \(0, 4\)"):
+        certify(CCP(4, 3, rank=3, order=2), torch.randn(0, 4))
+
+
+@pytest.mark.parametrize("exponent", [float("nan"), float("inf"), 2.5, -1])
+def test_exponents_that_give_no_polynomial(exponent):
+    certificate = certify(Function(lambda x: x**exponent), vector())
+    assert "only whole numbers" in str(certificate)
+
+
+def overwritten_column(x):
+    out = x.clone()
+    out[:, 0] = x[:, 1] * x[:, 2]
+    return out
+
+
+def overwritten_by_a_constant(x):
+    out = x * x
+    out[:] = 3.0
+    out[:, 1:3] = x[:, :2]
+    return out
+
+
+def overwritten_by_positions(x):
+    out = torch.zeros_like(x)
+    out[:, [0, 2]] = x[:, :2] ** 3
+    return out + x
+
+
 @pytest.mark.parametrize(
     ("function", "degree"),
     [
@@ -176,6 +216,9 @@ def test_data_dependent_control_flow(function):
         (lambda x: (x + 1) ** 2 - x * x, 1),  # the squares cancel
         (lambda x: (x + x.flip(1)) ** 2 - x * x - 2 * x * x.flip(1) - x.flip(1) ** 2 + x, 1),  # to rounding
         (lambda x: x.double().float() * x, 2),
+        (overwritten_column, 2),
+        (overwritten_by_a_constant, 1),
+        (overwritten_by_positions, 3),
     ],
 )
 def test_degrees_of_functions(function, degree):

@@ -12,6 +12,7 @@ from pinets.algebra.degree import Degree, DegreeDomain, Violation
 from pinets.algebra.graph import Graph, Inputs, NotPolynomialError, TraceError, check_inputs, evaluating, trace
 from pinets.algebra.leading import Leading, LeadingDomain
 from pinets.algebra.series import Series, SeriesDomain
+from pinets.algebra.untraceable import untraceable_parts
 
 __all__ = ["Certificate", "certify", "require_polynomial"]
 
@@ -88,7 +89,7 @@ def certified_graph(model: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Certi
     try:
         graph = trace(model, inputs)
     except TraceError as error:
-        return Certificate(False, None, [_untraceable(error)]), None
+        return Certificate(False, None, untraceable_parts(model, inputs, error)), None
     structure = DegreeDomain()
     outputs = [out for out in graph.run(structure, [Degree(1) for _ in inputs]) if isinstance(out, Degree)]
     if structure.violations:
@@ -102,13 +103,6 @@ def certified_graph(model: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Certi
         reason = f"deviates from a polynomial of degree {bound} along a line by {deviation:.1e} of its size"
         return Certificate(False, None, [Violation("", "the network", reason)], notes=notes), graph
     return Certificate(True, degree, [], bound, notes), graph
-
-
-def _untraceable(error: TraceError) -> Violation:
-    text = str(error)
-    if "data-dependent" in text.lower() or "DataDependent" in text:
-        return Violation("", "control flow", f"depends on the values of the input, which no polynomial does ({text})")
-    return Violation("", "tracing", f"failed, so nothing can be said: {text}")
 
 
 def _exact_degree(graph: Graph, inputs: tuple[Tensor, ...], bound: int, notes: list[str]) -> int | None:

@@ -173,7 +173,7 @@ def _power(domain: Domain, operation: Operation) -> Value:
         exponent = exponent.item()
     if isinstance(exponent, (Value, Tensor)):
         raise _NotPolynomialError("has an exponent that is not a number")
-    if exponent != int(exponent) or exponent < 0:
+    if not float(exponent).is_integer() or exponent < 0:  # neither NaN nor infinity is
         raise _NotPolynomialError(f"has the exponent {exponent}; only whole numbers from 0 on give polynomials")
     if exponent == 0:
         return domain.constant(operation.made(operation.zeros(operation.example.shape) + 1))
@@ -289,6 +289,35 @@ def _where(domain: Domain, operation: Operation) -> Value:
     return domain.linear(lambda x, y: torch.where(condition, x, y), _lift(domain, left), _lift(domain, right))
 
 
+def _overwrite(domain: Domain, operation: Operation) -> Value:
+    """Put one value in place of a part of another: ``x[:, 0] = y``."""
+    into, values, *rest = operation.args
+    if depends_on_input((rest, operation.kwargs)):
+        raise _NotPolynomialError("chooses where to write by a function of the input")
+    return domain.linear(
+        lambda x, y: operation.target(x, y, *rest, **operation.kwargs), _lift(domain, into), _lift(domain, values)
+    )
+
+
+def _overwrite_at(domain: Domain, operation: Operation) -> Value:
+    """``index_put``: as :func:`_overwrite`, with the indices between the two."""
+    into, indices, values, *rest = operation.args
+    return _overwrite(
+        domain,
+        replace(
+            operation,
+            target=lambda x, y, at, *others, **options: operation.target(x, at, y, *others, **options),
+            args=(into, values, indices, *rest),
+        ),
+    )
+
+
+def _copy(domain: Domain, operation: Operation) -> Value:
+    """What is written over counts for its shape alone."""
+    shape = operation.example.shape
+    return domain.linear(lambda x: x.expand(shape).clone(), _lift(domain, operation.args[1]))
+
+
 def _to_copy(domain: Domain, operation: Operation) -> Value:
     if not operation.example.is_floating_point():
         raise _NotPolynomialError(f"rounds to {operation.example.dtype}")
@@ -367,6 +396,9 @@ _RULES: dict[str, Rule] = {
     "pad": _pad,
     "masked_fill": _masked_fill,
     "where": _where,
+    **dict.fromkeys(("select_scatter", "slice_scatter", "diagonal_scatter"), _overwrite),
+    **dict.fromkeys(("index_put", "_unsafe_index_put"), _overwrite_at),
+    **dict.fromkeys(("copy", "fill"), _copy),
     "_to_copy": _to_copy,
     "to": _to_copy,
     "einsum": _einsum,

@@ -12,8 +12,7 @@ from pinets.algebra.graph import Signed
 
 __all__ = ["Footprint", "count_terms", "footprints", "magnitude_of"]
 
-_SAME = 4e-15  # relative difference that rounding makes; the weight of what it could hide is no more than rounding
-_STRIDES = (0.6180339887498949, 0.41421356237309515)  # two irrational numbers: no two positions are close in both
+_LARGE = 2.0**500  # a power of two, by which products are exact; no coefficient that matters is smaller by as much
 
 
 @dataclass(frozen=True)
@@ -49,13 +48,25 @@ def footprints(function: Callable[..., Tensor], operands: Sequence[Tensor]) -> l
 
 def _footprint(magnitude: Callable[[Tensor], Tensor], shape: torch.Size) -> Footprint:
     weight = magnitude(torch.ones(shape, dtype=torch.float64))
-    picks = True
-    for stride in _STRIDES:
-        values = 1 + (torch.arange(shape.numel(), dtype=torch.float64) * stride).frac().reshape(shape)
-        # Cauchy-Schwarz: equal only where all that an output takes has the same value, and values differ
-        mean, square = magnitude(values), magnitude(values.square())
-        picks = picks and bool((square * weight - mean.square() <= _SAME * mean.square()).all())
-    return Footprint(magnitude, weight, picks)
+    return Footprint(magnitude, weight, _picks(magnitude, weight, shape))
+
+
+def _picks(magnitude: Callable[[Tensor], Tensor], weight: Tensor, shape: torch.Size) -> bool:
+    """Whether every output takes at most one element.
+
+    Any two positions differ in a binary digit. With one where it is 0 and something large where it is 1, and the other
+    way round, an output that takes both gives neither its weight nor that times the large number: each of the two is
+    once the large one, so that the other cannot hide it by rounding.
+    """
+    positions = torch.arange(shape.numel()).reshape(shape)
+    for digit in range((shape.numel() - 1).bit_length()):
+        is_one = (positions >> digit) % 2 == 1
+        for large in (is_one, ~is_one):
+            out = magnitude(torch.ones(shape, dtype=torch.float64).masked_fill(large, _LARGE))
+            exact = (out == weight) | (out == weight * _LARGE)
+            if not (exact & out.isfinite()).all():
+                return False
+    return True
 
 
 def count_terms(function: Callable[..., Tensor], uses: Sequence[Footprint], operands: Sequence[Tensor]) -> float:

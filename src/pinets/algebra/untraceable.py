@@ -1,0 +1,74 @@
+"""Which parts of a network keep it from being traced, and what else is in the way in the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pinets.algebra.degree import Degree, DegreeDomain, Violation
+from pinets.algebra.graph import TraceError, evaluating, trace
+
+__all__ = ["untraceable_parts"]
+
+
+def untraceable_parts(model: nn.Module, inputs: tuple[Tensor, ...], error: TraceError) -> list[Violation]:
+    """The innermost modules that cannot be traced, and the violations of those beside them that can.
+
+    Every child is tried by itself with what it is called with; where all of them can be traced, it is the network's
+    own ``forward`` that cannot.
+    """
+    found: list[Violation] = []
+    all_traced = True
+    for name, child, arguments in _calls_of_children(model, inputs):
+        try:
+            inside = _violations(child, arguments)
+        except TraceError as reason:
+            all_traced = False
+            inside = untraceable_parts(child, arguments, reason)
+        found += [_within(name, child, violation) for violation in inside]
+    return [_untraceable(error), *found] if all_traced else found
+
+
+def _calls_of_children(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[tuple[str, nn.Module, tuple[Tensor, ...]]]:
+    """The children in the order of their first calls, those with tensors alone as arguments."""
+    calls: list[tuple[str, nn.Module, tuple[Tensor, ...]]] = []
+    seen: set[str] = set()
+    handles = []
+    for name, child in model.named_children():
+
+        def note(module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any], name: str = name) -> None:
+            fits = not options and all(isinstance(argument, Tensor) for argument in arguments)
+            if fits and arguments and name not in seen:
+                seen.add(name)
+                calls.append((name, module, tuple(argument.detach().clone() for argument in arguments)))
+
+        handles.append(child.register_forward_pre_hook(note, with_kwargs=True))
+    try:
+        with evaluating(model), torch.no_grad():
+            model(*inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return calls
+
+
+def _violations(module: nn.Module, inputs: tuple[Tensor, ...]) -> list[Violation]:
+    structure = DegreeDomain()
+    trace(module, inputs).run(structure, [Degree(1) for _ in inputs])
+    return structure.violations
+
+
+def _within(name: str, child: nn.Module, violation: Violation) -> Violation:
+    if not violation.path:
+        return replace(violation, path=name, module=type(child).__name__)
+    return replace(violation, path=f"{name}.{violation.path}")
+
+
+def _untraceable(error: TraceError) -> Violation:
+    text = str(error)
+    if "data-dependent" in text.lower() or "DataDependent" in text:
+        return Violation("", "control flow", f"depends on the values of the input, which no polynomial does ({text})")
+    return Violation("", "tracing", f"failed, so nothing can be said: {text}")
