@@ -119,6 +119,32 @@ class TestBadInput:
         with pytest.raises(TypeError, match="op must make linear operators"):
             model(4, 3, rank=2, order=2, op=squashed)
 
+    def test_non_linear_operator_derived_from_a_linear_one(self, model):
+        class Rectified(nn.Linear):
+            def forward(self, x):
+                return super().forward(x).relu()
+
+        with pytest.raises(TypeError, match="op must make linear operators"):
+            model(4, 3, rank=2, order=2, op=Rectified)
+
+    def test_non_linear_operator_for_large_maps(self, model):
+        def rectified(fan_in, fan_out, **options):
+            return nn.Sequential(nn.Conv2d(fan_in, fan_out, 9, **options), nn.ReLU())
+
+        with pytest.raises(TypeError, match="op must make linear operators"):
+            model(4, 3, rank=2, order=2, op=rectified)
+
+    @pytest.mark.parametrize(
+        "op",
+        [
+            lambda fan_in, fan_out, *, bias, **k: nn.Linear(fan_in, fan_out, **k),
+            lambda fan_in, fan_out, *, bias, **k: nn.Sequential(nn.Linear(fan_in, fan_out, **k)),
+        ],
+    )
+    def test_operator_with_a_bias_that_was_not_asked_for(self, model, op):
+        with pytest.raises(TypeError, match="without a bias where bias=False is asked"):
+            model(4, 3, rank=2, order=2, op=op)
+
     def test_operator_of_several_linear_maps_is_accepted(self, model):
         def low_rank(fan_in, fan_out, *, bias, **options):
             return nn.Sequential(

@@ -92,6 +92,9 @@ class Polynomial(nn.Module):
 
     .. math:: x_1 = \mathrm{start}(z), \qquad x_n = \mathrm{step}_n(z, x_{n-1}), \qquad G(z) = \mathrm{head}(x_N)
 
+    The width and the type of the input are checked. Its values are not, which would make a GPU wait: NaN gives NaN. The
+    algebra (:mod:`pinets.algebra`), the estimators and the training loop refuse what is not finite.
+
     A product of polynomials (ProdPoly) is ``nn.Sequential`` of them; its order is the product of their orders.
 
     Args:

@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from pinets import CCP, NCP, NCPSkip, orders
+from pinets.layers.bias import factor_bias
 from pinets.layers.initialization import degree_shares, fan_in, nested_variances
 from pinets.testing import assert_variance_preserved
 
@@ -113,3 +114,16 @@ def test_factored_bias_starts_with_the_same_variance():
     plain = NCP(64, 64, rank=1024, order=4).steps[-1].body.bias
     factored = NCP(64, 64, rank=1024, order=4, bias_size=32).steps[-1].body.bias
     assert factored.std().item() == pytest.approx(plain.std().item(), rel=0.1)
+
+
+def test_factoring_a_bias_keeps_the_function_and_it_can_be_set_where_it_can_be_made():
+    torch.manual_seed(0)
+    operator, x = nn.Linear(4, 3), torch.randn(5, 4)
+    expected = operator(x)
+    factored = factor_bias(operator, size=2)
+    torch.testing.assert_close(factored(x), expected)
+    before = factored.bias.detach().clone()
+    factored.bias = 2 * before
+    torch.testing.assert_close(factored.bias, 2 * before)
+    with pytest.raises(ValueError, match="3 numbers made from 2 cannot take any value"):
+        factored.bias = torch.tensor([5.0, 6.0, 7.0])

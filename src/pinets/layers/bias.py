@@ -37,15 +37,30 @@ class FactoredBias(nn.Module):
         return vector @ self.weight
 
     def right_inverse(self, bias: Tensor) -> Tensor:
-        """A vector that fits the new size; the bias itself is set by :func:`set_bias_std`, not recovered."""
-        return bias.new_ones(self.weight.shape[0])
+        """The vector that makes this bias, which ``operator.bias = ...`` asks for; refused where there is none."""
+        if bias.is_meta:
+            return bias.new_ones(self.weight.shape[0])
+        columns, wanted = self.weight.detach().T.double(), bias.detach().double()[:, None]
+        vector = torch.linalg.pinv(columns) @ wanted
+        if not torch.allclose(columns @ vector, wanted, rtol=1e-4, atol=1e-6):
+            size, features = self.weight.shape
+            raise ValueError(
+                f"a factored bias of {features} numbers made from {size} cannot take any value: set its factors "
+                "(parametrizations.bias.original and parametrizations.bias[0].weight) instead"
+            )
+        return vector[:, 0].to(bias.dtype)
+
+    def start_at(self, bias: Tensor) -> None:
+        """Move the weight so that a vector of ones makes this bias."""
+        with torch.no_grad():
+            self.weight += (bias - self.weight.sum(0)) / len(self.weight)
 
 
 def factor_bias(operator: nn.Module, size: int) -> nn.Module:
     r"""Replace the bias of an operator by :math:`B^T b` with :math:`b` of the given size :math:`\omega`.
 
-    The operator's ``bias`` stays readable; :math:`b` is ``operator.parametrizations.bias.original`` and :math:`B` is
-    ``operator.parametrizations.bias[0].weight``.
+    The operator's function stays as it was. Its ``bias`` stays readable; :math:`b` is
+    ``operator.parametrizations.bias.original`` and :math:`B` is ``operator.parametrizations.bias[0].weight``.
 
     Example:
         >>> body = factor_bias(nn.Linear(8, 8), size=3)
@@ -57,6 +72,7 @@ def factor_bias(operator: nn.Module, size: int) -> nn.Module:
     if not isinstance(bias, Tensor) or bias.ndim != 1:
         raise TypeError(f"only an operator with a bias vector can have it factored, got {operator!r}")
     factored = FactoredBias(size, bias.shape[0], device=bias.device, dtype=bias.dtype)
+    factored.start_at(bias)
     # `unsafe` since b has another shape than the bias it stands for
     return parametrize.register_parametrization(operator, "bias", factored, unsafe=True)
 

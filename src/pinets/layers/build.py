@@ -11,7 +11,10 @@ __all__ = ["LinearOperator", "check_at_least_one", "make_operator"]
 
 Number = TypeVar("Number", bound=int)
 
-_LINEAR = (nn.Linear, nn.Identity, nn.modules.conv._ConvNd)
+# known to be linear, and only themselves: what is derived from them may do anything
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+_LINEAR = (nn.Linear, nn.Identity, *_CONVOLUTIONS)
+_PROBED = [(), *((size,) * axes for axes in (1, 2, 3) for size in (8, 32))]  # heights, widths and depths of probes
 
 
 class LinearOperator(Protocol):
@@ -57,13 +60,18 @@ def make_operator(
         ) from error
     if not isinstance(operator, nn.Module):
         raise TypeError(f"op must return an nn.Module, got {type(operator).__name__}")
-    if not isinstance(operator, _LINEAR):
-        _require_affine(operator, fan_in)
+    if type(operator) not in _LINEAR:
+        _require_affine(operator, fan_in, bias=bias)
+    elif not bias and getattr(operator, "bias", None) is not None:
+        raise NonLinearOperatorError(f"op must make operators without a bias where bias=False is asked, got {operator}")
     return operator
 
 
-def _require_affine(operator: nn.Module, fan_in: int) -> None:
-    """Probe an operator torch does not know with numbers: f(x + y) + f(0) = f(x) + f(y), or it is not affine."""
+def _require_affine(operator: nn.Module, fan_in: int, *, bias: bool) -> None:
+    """Probe an operator torch does not know with numbers: f(x + y) + f(0) = f(x) + f(y), or it is not affine.
+
+    Operators that take no such input, as those on meshes, whose vertices are fixed, are not probed.
+    """
     parameter = next(operator.parameters(), None)
     if parameter is not None and parameter.is_meta:
         return  # there is nothing to compute with; `certify` still looks at the structure
@@ -73,19 +81,24 @@ def _require_affine(operator: nn.Module, fan_in: int) -> None:
     training = operator.training
     operator.eval()
     try:
-        for spatial in ((), (8,), (8, 8), (8, 8, 8)):
+        for spatial in _PROBED:
             x, y = (torch.randn(3, fan_in, *spatial, generator=generator, dtype=dtype).to(device) for _ in "xy")
             try:
                 with torch.no_grad():
-                    left = operator(x + y) + operator(torch.zeros_like(x))
-                    right = operator(x) + operator(y)
+                    constant = operator(torch.zeros_like(x))
+                    left, right = operator(x + y) + constant, operator(x) + operator(y)
             except (RuntimeError, ValueError, TypeError, IndexError):
-                continue  # not a shape this operator takes: operators on meshes, for example, fix their vertices
+                continue  # not a shape this operator takes
             tolerance = 1e3 * torch.finfo(dtype).eps * (1 + right.abs().max())
             if not (left - right).abs().max() <= tolerance:
                 raise NonLinearOperatorError(
                     f"op must make linear operators, but {operator!r} is not one: f(x + y) + f(0) differs from "
                     f"f(x) + f(y) by {(left - right).abs().max().item():.3g}"
+                )
+            if not bias and constant.any():
+                raise NonLinearOperatorError(
+                    f"op must make operators without a bias where bias=False is asked, but {operator!r} gives "
+                    f"{constant.abs().max().item():.3g} for zeros"
                 )
             return
     finally:

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+import pinets
 from pinets import CCP, NCP, spec
 from pinets.deploy.export import Metadata, describe, export, fold_batch_norms, read_metadata
 from pinets.layers.bias import factor_bias
@@ -62,6 +65,21 @@ def test_torch_runs_its_own_file(tmp_path):
     export(model, x[:2], tmp_path / "m.pt2", to="torch_export", fold=True)
     loaded = torch.export.load(tmp_path / "m.pt2").module()
     torch.testing.assert_close(loaded(x), model(x))
+
+
+@pytest.mark.parametrize("to", ["onnx", "torch_export"])
+def test_neither_the_example_nor_where_it_was_made_is_in_the_file(to, tmp_path):
+    path, x = tmp_path / f"m{SUFFIX[to]}", torch.full((1, 6), 1.2345)
+    export(network(), x, path, to=to)
+    content = path.read_bytes()
+    if to == "torch_export":  # a zip
+        with zipfile.ZipFile(path) as archive:
+            content = b"".join(archive.read(name) for name in archive.namelist())
+        (example, *_), _ = torch.export.load(path).example_inputs
+        assert not example.any()
+    assert x.numpy().tobytes() not in content
+    for place in (Path(torch.__file__).parent, Path(pinets.__file__).parent, Path(__file__).parent):
+        assert str(place).encode() not in content
 
 
 def test_weights_of_an_expression_are_loaded_again(tmp_path):

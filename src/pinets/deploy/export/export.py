@@ -90,7 +90,8 @@ def read_metadata(path: str | Path) -> Metadata:
 
 def _program(model: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
     """The network for any batch, or where it compares samples with each other, for multiples of the example's."""
-    twice = torch.cat([example, example])  # tracing takes what is one for a constant
+    # tracing takes what is one for a constant, and keeps what it was given: not the example, which may be private
+    twice = torch.zeros_like(torch.cat([example, example]))
     sizes = [torch.export.Dim("batch", min=1), len(example) * torch.export.Dim("groups", min=1)]
     failures: list[Exception] = []
     with evaluating(model), torch.no_grad(), quiet():
@@ -103,6 +104,8 @@ def _program(model: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
         else:
             text = str(failures[0]).strip().partition("\n")[0]
             raise ValueError(f"the network cannot be traced for any batch: {text}") from failures[0]
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)  # the files that made it, by their place on this machine
     outputs = len(program.graph_signature.user_outputs)
     if outputs != 1:
         raise ValueError(f"a network with one output can be exported, this one has {outputs}")
