@@ -345,6 +345,8 @@ def test_bad_boxes_are_refused_with_the_rule():
         bounds(model, x, x, precision=torch.bfloat16)
     with pytest.raises(ValueError, match="labels must be 2 whole numbers from 0 to 1"):
         margins(model, x, x, torch.tensor([0, 2]))
+    with pytest.raises(ValueError, match="labels must be 2 whole numbers from 0 to 1"):
+        margins(model, x, x, torch.tensor([0.0, 1.0]))
 
 
 def test_a_network_that_is_no_polynomial_is_refused_with_what_to_put_in_its_place():

@@ -114,6 +114,21 @@ def test_what_cannot_be_exact_or_does_not_fit_is_refused():
         expand(PowerSum(2))
     with pytest.raises(ValueError, match="from 0 to 2, got 3"):
         expand(make(CCP, 2)).top(4, output=3)
+    with pytest.raises(ValueError, match="from 0 to 2, got 3"):
+        expand(make(CCP, 2), top=4).top(4, output=3)
+    with pytest.raises(ValueError, match="k must be at least 1, got -1"):
+        expand(make(CCP, 2)).top(-1)
+    with pytest.raises(ValueError, match="top must be at least 1, got 0"):
+        expand(make(CCP, 2), top=0)
+
+
+def test_a_network_with_two_outputs_is_refused():
+    class Two(nn.Module):
+        def forward(self, x):
+            return x * x, x
+
+    with pytest.raises(ValueError, match="one output tensor can be expanded, this one has 2"):
+        expand(Two(), torch.zeros(1, 2))
 
 
 @pytest.mark.slow

@@ -131,6 +131,10 @@ def test_bad_marginals():
         interactions(layer, marginals=["normal"] * 3)  # type: ignore[list-item]
     with pytest.raises(ValueError, match="from 0 to 2, got 3"):
         interactions(layer).index(3)
+    with pytest.raises(ValueError, match="output must be from 0 to 0, got 9"):
+        interactions(layer).strongest(1, output=9)
+    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
+        interactions(layer).strongest(0)
 
 
 def test_a_constant_has_no_variance():

@@ -88,3 +88,15 @@ def test_saved_weights_count(tmp_path, capsys):
     spec.save(path, model, expression)
     assert main(["certify", path]) == 0
     assert "a polynomial of degree 2" in capsys.readouterr().out
+
+
+def test_a_run_folder_is_certified_with_its_weights(tiny_run, monkeypatch, capsys):
+    run, data = tiny_run
+    monkeypatch.setenv("PINETS_DATA", str(data))
+    assert main(["certify", str(run)]) == 0
+    assert "a polynomial of degree 4" in capsys.readouterr().out
+
+
+def test_a_folder_that_is_not_there(capsys):
+    assert main(["certify", "runs/nowhere"]) == 2
+    assert "MODEL 'runs/nowhere': there is no such folder" in capsys.readouterr().err

@@ -74,6 +74,11 @@ class Expansion:
 
     def top(self, k: int, output: int | None = None) -> list[Monomial]:
         """The ``k`` monomials with the largest coefficients, of one output or of all."""
+        if k < 1:
+            raise ValueError(f"k must be at least 1, got {k}")
+        outputs = len(self.coefficients[0])
+        if output is not None and not 0 <= output < outputs:
+            raise ValueError(f"output must be from 0 to {outputs - 1}, got {output}")
         if self._kept is not None:
             found = [monomial for monomial in self._largest if output in (None, monomial.output)]
             complete = len(self._largest) < self._kept  # there are no others
@@ -142,11 +147,15 @@ def expand(
         >>> torch.allclose(expansion(z), model(z).double(), atol=1e-5)
         True
     """
+    if top is not None and top < 1:
+        raise ValueError(f"top must be at least 1, got {top}")
     (sample,) = check_inputs(_example(model, example)[:1])
     _, graph = require_polynomial(model, (sample,))
     features = sample.numel()
     limit = memory // 4 // 8  # numbers per tensor: a few of them are alive at a time
     variable = torch.eye(features, dtype=torch.float64).reshape(features, *sample.shape)
+    if len(graph.outputs) != 1:
+        raise ValueError(f"a network with one output tensor can be expanded, this one has {len(graph.outputs)}")
     (out,) = graph.run(DenseDomain(features, limit), [Dense.of({1: variable})], dtype=torch.float64)
     if not isinstance(out, Dense):
         raise ValueError("the output does not depend on the input")

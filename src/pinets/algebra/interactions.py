@@ -119,6 +119,10 @@ class Interactions:
     def strongest(self, k: int, *, size: int = 2, output: int | None = None) -> list[Interaction]:
         """The ``k`` largest indices among groups of one size, of one output or of all."""
         shares = self.of_size(size)
+        if k < 1:
+            raise ValueError(f"k must be at least 1, got {k}")
+        if output is not None and not 0 <= output < len(shares):
+            raise ValueError(f"output must be from 0 to {len(shares) - 1}, got {output}")
         rows = range(len(shares)) if output is None else [output]
         found = [
             Interaction(row, tuple(self.supports[size][int(position)].tolist()), float(value))

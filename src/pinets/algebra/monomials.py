@@ -64,8 +64,6 @@ def largest_of_tensor(tensor: Tensor, k: int | None, output: int | None) -> list
     """The ``k`` largest monomials (all that are not zero, if None) of a symmetric tensor of shape (out, d, ..., d)."""
     outputs, *sizes = tensor.shape
     degree, features = len(sizes), sizes[0] if sizes else 1
-    if output is not None and not 0 <= output < outputs:
-        raise ValueError(f"output must be from 0 to {outputs - 1}, got {output}")
     indices = torch.combinations(torch.arange(features), degree, with_replacement=True)
     columns: tuple[slice | Tensor, ...] = (slice(None), *indices.unbind(1))
     values = tensor[columns] * multiplicities(indices)

@@ -17,7 +17,20 @@ from pinets.cli.parser import Parser, UsageError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["MODEL_HELP", "add_model", "example_input", "expression", "indices", "positive", "read_model", "shape"]
+    from pinets.recipes import Trained
+
+__all__ = [
+    "MODEL_HELP",
+    "add_model",
+    "example_input",
+    "expression",
+    "indices",
+    "input_of_run",
+    "positive",
+    "read_model",
+    "read_model_and_input",
+    "shape",
+]
 
 MODEL_HELP = """MODEL is one of
   an expression     "Sequential(CCP(16, 8, rank=8, order=2), Linear(8, 4))", made
@@ -27,14 +40,17 @@ MODEL_HELP = """MODEL is one of
                     list models shows them
   a name in Python  package.module:name or path/to/file.py:name, which is a module
                     or a function that makes one
-  a file            model.safetensors, as pinets.spec.save writes it"""
+  a file            model.safetensors, as pinets.spec.save writes it
+  a run folder      runs/mnist_ccp4-small/seed-0, with its weights"""
 
 _TARGET = re.compile(r"(?P<place>[^():,=]+):(?P<name>\w+)")
 
 
 def add_model(parser: Parser) -> None:
-    """Add MODEL and ``--input``, to be read with :func:`read_model` and :func:`example_input`."""
-    parser.add_argument("model", metavar="MODEL", help="expression, name, file.py:name, or file.safetensors")
+    """Add MODEL and ``--input``, to be read with :func:`read_model_and_input`."""
+    parser.add_argument(
+        "model", metavar="MODEL", help="expression, name, file.py:name, file.safetensors, or a run folder"
+    )
     parser.add_argument(
         "--input",
         metavar="SHAPE",
@@ -74,8 +90,27 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def read_model_and_input(text: str, given: tuple[int, ...] | None) -> tuple[nn.Module, Tensor]:
+    """The model that MODEL stands for, and an input of the given shape, or of one that fits."""
+    if not Path(text).is_dir():
+        model = read_model(text)
+        return model, example_input(model, given)
+    from pinets import recipes
+
+    found = recipes.trained(text)
+    return found.network, example_input(found.network, given or input_of_run(found))
+
+
+def input_of_run(found: Trained) -> tuple[int, ...] | None:
+    """The shape of what a run was trained on; where its data are not there to tell, of what its model usually takes."""
+    from pinets.models import list_models, model_entry
+
+    name = getattr(getattr(found.recipe, "model", None), "name", None)
+    return found.input_shape or (model_entry(name).input_shape if name in list_models() else None)
+
+
 def read_model(text: str) -> nn.Module:
-    """The model that MODEL stands for."""
+    """The model that MODEL stands for where it is not a run folder."""
     import torch
 
     from pinets import spec
@@ -89,7 +124,8 @@ def read_model(text: str) -> nn.Module:
             torch.manual_seed(0)
             return spec.build(expression(text))
     except spec.ExpressionError as error:
-        raise UsageError(f"MODEL {text!r}: {error}") from error
+        place = "there is no such folder, and as an expression: " if re.fullmatch(r"[\w./\\-]+", text) else ""
+        raise UsageError(f"MODEL {text!r}: {place}{error}") from error
 
 
 def expression(text: str) -> str:

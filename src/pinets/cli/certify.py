@@ -8,7 +8,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, add_model, example_input, positive, read_model
+from pinets.cli.arguments import MODEL_HELP, add_model, positive, read_model_and_input
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ def box(text: str) -> tuple[float, ...]:
 def run(args: argparse.Namespace) -> int:
     if args.box is None and (args.around or args.boxes > 1):
         raise UsageError("--around and --boxes say more about a --box, which is missing")
-    model = read_model(args.model)
-    example = example_input(model, args.input)
+    model, example = read_model_and_input(args.model, args.input)
 
     from pinets.algebra import certify
 

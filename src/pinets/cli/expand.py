@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from pinets.cli.arguments import MODEL_HELP, add_model, example_input, positive, read_model
+from pinets.cli.arguments import MODEL_HELP, add_model, positive, read_model_and_input
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
     from pinets.algebra import expand
 
-    model = read_model(args.model)
-    example = example_input(model, args.input)
+    model, example = read_model_and_input(args.model, args.input)
     with torch.no_grad():
         outputs = model.eval()(example).numel()
     if args.output is not None and not 0 <= args.output < outputs:

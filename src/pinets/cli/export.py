@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, example_input, expression, read_model, shape
+from pinets.cli.arguments import MODEL_HELP, example_input, expression, input_of_run, read_model, shape
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -71,14 +71,11 @@ def _from_model(args: argparse.Namespace) -> tuple[nn.Module, Tensor, dict[str, 
 
 def _from_run(args: argparse.Namespace) -> tuple[nn.Module, Tensor, dict[str, Any]]:
     from pinets import recipes
-    from pinets.models import list_models, model_entry
 
     found = recipes.trained(args.source, network=args.network, data_dir=args.data)
     if found.missing:
         lacking = [word for word in ("classes", "preprocessing") if getattr(found, word) is None]
         print(f"{args.source}: without {' and '.join(lacking)}, {found.missing}", file=sys.stderr)
-    name = getattr(getattr(found.recipe, "model", None), "name", None)
-    registered = model_entry(name).input_shape if name in list_models() else None
-    example = example_input(found.network, args.input or found.input_shape or registered)
+    example = example_input(found.network, args.input or input_of_run(found))
     known = {"classes": found.classes, "preprocessing": found.preprocessing, "model": found.expression}
     return found.network, example, {**known, "recipe": recipes.to_json(found.recipe)}

@@ -53,7 +53,7 @@ class FactoredBias(nn.Module):
     def start_at(self, bias: Tensor) -> None:
         """Move the weight so that a vector of ones makes this bias."""
         with torch.no_grad():
-            self.weight += (bias - self.weight.sum(0)) / len(self.weight)
+            self.weight.add_((bias - self.weight.sum(0)) / len(self.weight))
 
 
 def factor_bias(operator: nn.Module, size: int) -> nn.Module:

@@ -121,7 +121,8 @@ def margins(
     box = boxes_of(lower, upper)
     problem = Problem.of(model, box, precision)
     classes = problem.outputs[-1]
-    if labels.shape != (len(lower),) or labels.min() < 0 or labels.max() >= classes:
+    whole = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
+    if not whole or labels.shape != (len(lower),) or labels.min() < 0 or labels.max() >= classes:
         raise ValueError(f"labels must be {len(lower)} whole numbers from 0 to {classes - 1}, got {labels}")
     identity = torch.eye(classes, dtype=torch.float64)
     differences = identity[labels][:, None] - identity  # (boxes, classes, classes): label minus each
