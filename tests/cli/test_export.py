@@ -8,7 +8,7 @@ import numpy
 import pytest
 import torch
 
-from pinets import recipes, spec
+from pinets import spec
 from pinets.cli import main
 from pinets.deploy.export import read_metadata
 from pinets.recipes.trained import trained
@@ -96,24 +96,3 @@ def test_a_run_is_exported_without_its_data_too(tiny_run, tmp_path, capsys):
 def test_a_network_that_the_run_does_not_have(tiny_run):
     with pytest.raises(ValueError, match=r"there is no network 'modle'; did you mean 'model'.*has model"):
         trained(tiny_run[0], network="modle")
-
-
-@pytest.fixture(scope="module")
-def tiny_run(tmp_path_factory):
-    """A CCP trained for an epoch on a handful of digits in MNIST's own format."""
-    folder = tmp_path_factory.mktemp("run")
-    data = folder / "data" / "mnist"
-    data.mkdir(parents=True)
-    generator = numpy.random.default_rng(0)
-    for part, count in (("train", 200), ("t10k", 20)):
-        images = generator.integers(0, 256, (count, 28, 28), dtype=numpy.uint8)
-        labels = numpy.arange(count, dtype=numpy.uint8) % 10
-        header = numpy.array([0x803, count, 28, 28], ">i4").tobytes()
-        (data / f"{part}-images-idx3-ubyte").write_bytes(header + images.tobytes())
-        (data / f"{part}-labels-idx1-ubyte").write_bytes(
-            numpy.array([0x801, count], ">i4").tobytes() + labels.tobytes()
-        )
-    changes = ["epochs=1", "batch=20", "model.rank=4"]
-    recipe = recipes.get_recipe("mnist_ccp4", "small", changes)
-    recipes.train(recipe, folder / "runs", data_dir=folder / "data")
-    return recipes.run_folder(recipe, folder / "runs").path, folder / "data"
