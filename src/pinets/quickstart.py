@@ -166,6 +166,8 @@ def quickstart(
 
     if seeds < 1 or epochs < 1:
         raise ValueError(f"seeds and epochs must be at least 1, got {seeds} and {epochs}")
+    for needed in ("matplotlib", "safetensors"):  # at the end, after a minute of training
+        require(needed, extra="train")
     folder = Path(out)
     digits, field = load_digits(), contenders()
     outcomes = []

@@ -15,6 +15,8 @@ import torch
 from PIL import Image
 
 from pinets.cli import main
+from pinets.data.faces import RFW_SUBSETS
+from pinets.recipes import LfwPeople
 from pinets.report.face_results import load_results
 
 GENERATOR = np.random.default_rng(0)
@@ -69,6 +71,17 @@ def test_embeddings_of_mirror_images_are_added(tmp_path):
     assert twice.settings["mirror images"] == "added"
 
 
+def test_rates_finer_than_the_list_are_told(tmp_path, capsys):
+    """Of 20 impostors none may be accepted at one in a thousand: that is no figure at that rate."""
+    write_pack(tmp_path)
+    command = ["eval", "faces", "pairs", "--pack", str(tmp_path / "lfw.bin"), "--out", str(tmp_path / "out")]
+    assert main([*command, "--embeddings", str(tmp_path / "good.npy")]) == 0
+    cells = dict(re.findall(r"FAR=(\S+) +(.*)", capsys.readouterr().out))
+    remark = "(at no false accept, 20 impostors)"
+    assert {rate: remark in cell for rate, cell in cells.items()} == {"0.001": True, "0.01": True, "0.1": False}
+    assert remark in (tmp_path / "out" / "report.html").read_text()
+
+
 def write_ijb(folder, subjects=20):
     """Two galleries of ten subjects, three probes of each, two images in each template, in IJB-C's files."""
     meta = folder / "meta"
@@ -117,6 +130,9 @@ def test_ijb_by_both_conventions(tmp_path, capsys):
     assert one.data == "IJB-C"
     assert list(one.figures) == ["FAR=1e-06", "FAR=1e-05", "FAR=0.0001", "FAR=0.001", "FAR=0.01", "FAR=0.1"]
     assert one.figures["FAR=0.1"] > 0.8
+    assert set(one.remarks) == {"FAR=1e-06", "FAR=1e-05", "FAR=0.0001"}  # finer than 1,140 impostors
+    separate = by_protocol["1:N identification, separate galleries"]
+    assert separate.remarks == {"FPIR=0.01": "at no false positive, 30 searches"}
     for name in ("separate", "combined"):
         figures = by_protocol[f"1:N identification, {name} galleries"].figures
         assert list(figures) == ["FPIR=0.01", "FPIR=0.1", "rank 1", "rank 5", "rank 10"]
@@ -150,12 +166,28 @@ def write_megaface(folder):
     return folder
 
 
-def test_megaface_without_its_noises(tmp_path, capsys):
-    write_megaface(tmp_path)
-    command = ["eval", "faces", "megaface", "--out", str(tmp_path / "out"), "--ranks", "10"]
+def megaface_command(folder):
+    command = ["eval", "faces", "megaface", "--out", str(folder / "out"), "--ranks", "10"]
     for kind, name in (("probe", "facescrub"), ("distractor", "megaface")):
-        listed = tmp_path / f"{name}{'.json' if kind == 'probe' else '.txt'}"
-        command += [f"--{kind}s", str(tmp_path / f"{name}.npy"), f"--{kind}-list", str(listed)]
+        listed = folder / f"{name}{'.json' if kind == 'probe' else '.txt'}"
+        command += [f"--{kind}s", str(folder / f"{name}.npy"), f"--{kind}-list", str(listed)]
+    return command
+
+
+@pytest.mark.parametrize("kind, listed", [("probe", "facescrub.json"), ("distractor", "megaface.txt")])
+def test_noises_that_leave_nobody_are_told(tmp_path, capsys, kind, listed):
+    write_megaface(tmp_path)
+    names = [f"Person_{number // 5}_{number % 5}.png" for number in range(30)]
+    names += [f"1/{number}/0.jpg" for number in range(500)]
+    (tmp_path / "noises.txt").write_text("\n".join(names))
+    assert main([*megaface_command(tmp_path), f"--{kind}-noises", str(tmp_path / "noises.txt")]) == 2
+    count = {"probe": 30, "distractor": 500}[kind]
+    assert f"noises.txt names all {count} images of {tmp_path / listed}: no {kind} is left" in capsys.readouterr().err
+
+
+def test_megaface_without_its_noises(tmp_path):
+    write_megaface(tmp_path)
+    command = megaface_command(tmp_path)
     assert main([*command, "--name", "noisy"]) == 0
     noises = [
         word for kind, name in (("probe", "facescrub"), ("distractor", "megaface"))
@@ -193,6 +225,19 @@ def test_yaleb_by_light(tmp_path):
     assert result.figures == expected
 
 
+def write_people(folder, people=10):
+    """A list of pairs, and images of people that are the same for each."""
+    lines = [str(people)]
+    for person in range(people):
+        own = picture()
+        (folder / "lfw" / f"P{person}").mkdir(parents=True)
+        for number in (1, 2):
+            (folder / "lfw" / f"P{person}" / f"P{person}_000{number}.png").write_bytes(own)
+        lines.append(f"P{person}\t1\t2")
+    lines += [f"P{person}\t1\tP{(person + 1) % people}\t1" for person in range(people)]
+    (folder / "pairs.txt").write_text("\n".join(lines))
+
+
 @pytest.mark.parametrize("flip", [True, False])
 def test_a_run_embeds_the_images_itself(tmp_path, monkeypatch, flip):
     """With the network of a run, here one that averages columns, images of one person that are alike are found."""
@@ -205,15 +250,7 @@ def test_a_run_embeds_the_images_itself(tmp_path, monkeypatch, flip):
 
     run = SimpleNamespace(network=Columns(), recipe=SimpleNamespace(data=SimpleNamespace(size=16)))
     monkeypatch.setattr("pinets.recipes.trained", lambda path: run)
-    lines = ["10"]
-    for person in range(10):
-        own = picture()
-        (tmp_path / "lfw" / f"P{person}").mkdir(parents=True)
-        for number in (1, 2):
-            (tmp_path / "lfw" / f"P{person}" / f"P{person}_000{number}.png").write_bytes(own)
-        lines.append(f"P{person}\t1\t2")
-    lines += [f"P{person}\t1\tP{(person + 1) % 10}\t1" for person in range(10)]
-    (tmp_path / "pairs.txt").write_text("\n".join(lines))
+    write_people(tmp_path)
     command = ["eval", "faces", "pairs", "--list", str(tmp_path / "pairs.txt"), "--images", str(tmp_path / "lfw")]
     command += ["--run", "run", "--name", "columns", "--out", str(tmp_path / "out"), *([] if flip else ["--no-flip"])]
     assert main(command) == 0
@@ -222,10 +259,92 @@ def test_a_run_embeds_the_images_itself(tmp_path, monkeypatch, flip):
     assert result.settings["mirror images"] == ("added" if flip else "not used")
 
 
+@pytest.fixture
+def trained_on_lfw(tmp_path, monkeypatch):
+    """A command that scores a run which saw P8 and P9: in two pairs of one person and three of two."""
+    run = SimpleNamespace(network=torch.nn.Flatten(), recipe=SimpleNamespace(data=LfwPeople(size=16)))
+    monkeypatch.setattr("pinets.recipes.trained", lambda path: run)
+    write_people(tmp_path)
+    (tmp_path / "data" / "lfw").mkdir(parents=True)
+    (tmp_path / "data" / "lfw" / "pairsDevTrain.txt").write_text("P8\t1\t2\nP8\t1\tP9\t1\n")
+    command = ["eval", "faces", "pairs", "--run", "run", "--name", "flat", "--out", str(tmp_path / "out")]
+    return [*command, "--data", str(tmp_path / "data")]
+
+
+def test_people_seen_in_training_are_refused(tmp_path, trained_on_lfw, capsys):
+    command = [*trained_on_lfw, "--list", str(tmp_path / "pairs.txt"), "--images", str(tmp_path / "lfw")]
+    assert main(command) == 2
+    assert "people of LFW that run was trained on are in 5 of 20 pairs; evaluate it on" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert main([*command, "--allow-seen"]) == 0
+    (result,) = load_results(tmp_path / "out")
+    assert result.settings["people seen in training"] == "in 5 of 20 pairs"
+    (tmp_path / "data" / "lfw" / "pairsDevTrain.txt").write_text("Q1\t1\t2\nQ1\t1\tQ2\t1\n")
+    assert main(command) == 0
+    (result,) = load_results(tmp_path / "out")
+    assert "people seen in training" not in result.settings
+
+
+def test_where_nobody_knows_who_was_seen_it_is_refused_too(tmp_path, trained_on_lfw, capsys):
+    for name in ("lfw", "calfw", "CPLFW_112"):
+        assert main([*trained_on_lfw, "--pack", f"{name}.bin"]) == 2
+        assert "in an unknown number of pairs (packs name nobody)" in capsys.readouterr().err
+    other_people = (write_pack(tmp_path) / "lfw.bin").rename(tmp_path / "cfp_fp.bin")
+    assert main([*trained_on_lfw, "--pack", str(other_people)]) == 0
+    (tmp_path / "data" / "lfw" / "pairsDevTrain.txt").unlink()
+    command = [*trained_on_lfw, "--list", str(tmp_path / "pairs.txt"), "--images", str(tmp_path / "lfw")]
+    assert main(command) == 2
+    assert "in an unknown number of pairs (LFW is not in" in capsys.readouterr().err
+
+
+def test_embeddings_are_scored_without_images(tmp_path):
+    """A list alone says which pairs are of one person; only the sheet of the hardest needs images."""
+    write_people(tmp_path)
+    np.save(tmp_path / "lfw.npy", np.eye(20)[[n // 2 * 2 if n < 20 else n % 20 for n in range(40)]])
+    command = [
+        "eval",
+        "faces",
+        "pairs",
+        "--list",
+        str(tmp_path / "pairs.txt"),
+        "--embeddings",
+        str(tmp_path / "lfw.npy"),
+    ]
+    assert main([*command, "--out", str(tmp_path / "out")]) == 0
+    (result,) = load_results(tmp_path / "out")
+    assert (result.data, result.figures["accuracy"], result.pictures) == ("pairs", 1.0, {})
+    assert main([*command, "--images", str(tmp_path / "lfw"), "--out", str(tmp_path / "out")]) == 0
+    assert load_results(tmp_path / "out")[0].pictures
+
+
+def test_rfw_is_scored_without_images(tmp_path):
+    (tmp_path / "rows").mkdir()
+    for name in RFW_SUBSETS:
+        folder = tmp_path / "txts" / name
+        folder.mkdir(parents=True)
+        pairs = [f"m.{number}\t1\t2\nm.{number}\t1\tm.x\t1\n" for number in range(10)]
+        (folder / f"{name}_pairs.txt").write_text("".join(pairs))
+        np.save(tmp_path / "rows" / f"{name}.npy", np.eye(3)[[0, 0, 1, 2] * 10])
+    command = ["eval", "faces", "rfw", str(tmp_path), "--embeddings", str(tmp_path / "rows"), "--name", "net"]
+    assert main([*command, "--out", str(tmp_path / "out")]) == 0
+    results = load_results(tmp_path / "out")
+    assert {result.data: result.figures["accuracy"] for result in results} == dict.fromkeys(RFW_SUBSETS, 1.0)
+    assert not list((tmp_path / "out").glob("*.png"))
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["pairs", "--embeddings", "x.npy"], "give --pack FILE, or --list FILE and --images DIR"),
+        (["pairs", "--embeddings", "x.npy"], "give --pack FILE, or --list FILE with --images DIR"),
+        (["pairs", "--list", "x.txt", "--run", "run"], "--run needs images: name their folder by --images"),
+        (["pairs", "--pack", "x.bin", "--images", "lfw", "--run", "run"], "--images is for --list"),
+        (["pairs", "--pack", "x.bin", "--embeddings", "x.npy", "--no-flip"], "--no-flip is for --run: --embeddings"),
+        (["pairs", "--pack", "x.bin", "--run", "run", "--flipped", "x.npy"], "--flipped is for --embeddings: --run"),
+        (["pairs", "--pack", "x.bin", "--embeddings", "x.npy", "--allow-seen"], "--allow-seen are for --run"),
+        (["rfw", "RFW", "--embeddings", "x", "--no-flip"], "--no-flip is for --run: --embeddings"),
+        (["ijb", "meta", "--run", "run", "--flipped", "x.npy"], "--flipped is for --embeddings: --run"),
+        (["ijb", "meta", "--embeddings", "x.npy", "--images", "x"], "--images is for --run: --embeddings"),
+        (["yaleb", "data", "--embeddings", "x.npy", "--no-flip"], "--no-flip is for --run: --embeddings"),
         (["pairs", "--pack", "lfw.bin"], "one of the arguments --run --embeddings is required"),
         (["pair", "--pack", "lfw.bin"], "did you mean 'pairs'?"),
         (["pairs", "--pack", "lfw.bin", "--embedings", "x"], "did you mean '--embeddings'?"),

@@ -191,6 +191,71 @@ def test_records_that_cannot_be_read_are_counted_told_and_left_out(tmp_path):
         open_records(path, WHOLE, Damage(strict=True))
 
 
+def offset_of(path, key):
+    lines = (line.split("\t") for line in path.with_suffix(".idx").read_text().splitlines())
+    return {int(name): int(offset) for name, offset in lines}[key]
+
+
+def spoil(path, key):
+    """Damage the frame of a record."""
+    data = bytearray(path.read_bytes())
+    data[offset_of(path, key)] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("key", [0, 7, 8, 9], ids=["head", "first", "second", "third"])
+def test_images_of_an_identity_whose_record_is_damaged_are_found(tmp_path, key):
+    path = face_pack(tmp_path)
+    spoil(path, key)
+    damage = Damage(tell=lambda line: None)
+    faces = open_records(path, WHOLE, damage)
+    assert sorted(zip(faces.labels.tolist(), faces.in_memory().images[:, 0, 4, 4].tolist(), strict=True)) == [
+        *((0, 0), (0, 1), (0, 2), (1, 10), (2, 20), (2, 21)),
+    ]
+    assert damage.count == 1
+    with pytest.raises(DataError, match=f"no record at byte {offset_of(path, key)}"):
+        open_records(path, WHOLE, Damage(strict=True))
+
+
+def test_only_images_without_an_identity_are_looked_at_one_by_one(tmp_path, monkeypatch):
+    path = face_pack(tmp_path, people=(50, 3))
+    spoil(path, 55)
+    seen = []
+    monkeypatch.setattr(
+        "pinets.data.recordio.read_record", lambda file, offset: seen.append(offset) or read_record(file, offset)
+    )
+    assert len(open_records(path, WHOLE, Damage(tell=lambda line: None))) == 53
+    assert len(set(seen)) == 1 + 2 + 1 + 3
+
+
+def test_of_a_file_that_is_cut_short_the_rest_is_read(tmp_path):
+    path = face_pack(tmp_path)
+    path.write_bytes(path.read_bytes()[: offset_of(path, 5) + 20])  # within person 2's first image
+    damage = Damage(tell=lambda line: None)
+    assert open_records(path, WHOLE, damage).labels.tolist() == [0, 0, 0, 1]
+    assert damage.count == 2 + 3  # images and identities
+    with pytest.raises(DataError, match="no record at byte"):
+        open_records(path, WHOLE, Damage(strict=True))
+
+
+@pytest.mark.parametrize(
+    "key, labels, message",
+    [
+        (0, [7.0, 1e9], "identities are the records 7 to 999999999, but 10 is not indexed"),
+        (8, [4.0, 1e12], "the record 8 of an identity must name a range of keys"),
+        (8, [4.0], "the record 8 of an identity must name a range of keys"),
+    ],
+)
+def test_ranges_of_keys_that_cannot_be_are_damage(tmp_path, key, labels, message):
+    """Numbers that are damaged and still numbers; nobody waits for a range of a billion keys."""
+    records = {0: item([7.0, 10.0]), **{number: item(number // 3, png(number)) for number in range(1, 7)}}
+    records |= {7: item([1.0, 3.0]), 8: item([3.0, 6.0]), 9: item([6.0, 7.0]), key: item(labels)}
+    path = write(tmp_path, records)
+    told = []
+    assert sorted(open_records(path, WHOLE, Damage(tell=told.append)).labels.tolist()) == [0, 0, 1, 1, 1, 2]
+    assert message in told[0]
+
+
 def test_images_that_do_not_decode_are_replaced_by_others_of_the_person(tmp_path):
     told = []
     damage = Damage(tell=told.append)

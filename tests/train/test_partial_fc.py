@@ -126,6 +126,22 @@ def test_wrong_use_is_told():
         classifier.update(lr=0.1)
 
 
+@pytest.mark.parametrize("label", [-1, 10, 12])
+@pytest.mark.parametrize("options", [{}, {"sample": 0.5}])
+def test_a_label_without_a_centre_is_told(label, options):
+    classifier = PartialFC(10, 4, ArcFace(), SGD(lr=0.1), **options)
+    with pytest.raises(ValueError, match=f"labels must lie between 0 and 9, got {label}"):
+        classifier(torch.randn(3, 4), torch.tensor([0, label, 9]))
+
+
+def test_a_process_knows_how_many_identities_the_others_have():
+    """A label of another process's is none of its own, and yet right."""
+    first = PartialFC(10, 4, ArcFace(), SGD(lr=0.1), rank=0, world_size=2)
+    first._require_identities(torch.tensor([0, 9]))
+    with pytest.raises(ValueError, match="between 0 and 9, got 10"):
+        first._require_identities(torch.tensor([0, 10]))
+
+
 @pytest.fixture(scope="module")
 def two_processes(toy_faces, torchrun, tmp_path_factory):
     """The runs of two processes, all started once."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from pinets.data.face_pairs import FacePairs
     from pinets.data.samples import SampleSet
+    from pinets.recipes import Recipe
     from pinets.report.face_results import FaceResult
 
 __all__ = ["add_parser"]
@@ -59,12 +60,15 @@ def _add_pairs(protocols: Verbs) -> None:
         details="Embeddings have two rows for each pair, in its order: 2i and 2i + 1 are pair i.",
         example="""
             pinets eval faces pairs --pack cfp_fp.bin --embeddings cfp_fp.npy --flipped cfp_fp_mirrored.npy
-            pinets eval faces pairs --list pairs.txt --images lfw --run runs/lfw_iresnet-small/seed-0
+            pinets eval faces pairs --list pairs.txt --embeddings lfw.npy
+            pinets eval faces pairs --list pairsDevTest.txt --images lfw --run runs/lfw_iresnet-small/seed-0
         """,
     )
     parser.add_argument("--pack", metavar="FILE", type=Path, help="a .bin pack, such as lfw.bin")
     parser.add_argument("--list", metavar="FILE", type=Path, help="a list in LFW's format, such as pairs.txt")
     parser.add_argument("--images", metavar="DIR", type=Path, help="with --list: NAME/NAME_0001.jpg and so on")
+    parser.add_argument("--data", metavar="DIR", help="where the run's data set is (default: $PINETS_DATA)")
+    parser.add_argument("--allow-seen", action="store_true", help="go on with pairs of people the run was trained on")
     _add_source(parser)
     parser.add_argument("--hardest", metavar="N", type=positive, default=8, help="pairs to show (default: %(default)s)")
 
@@ -154,25 +158,39 @@ def _add_result(parser: Parser) -> None:
 
 
 def run_pairs(args: argparse.Namespace) -> int:
-    from pinets.data.faces import open_pack, open_pairs
+    from pinets.data.faces import open_pack
 
-    if (args.pack is None) == (args.list is None) or (args.list is None) != (args.images is None):
-        raise UsageError("give --pack FILE, or --list FILE and --images DIR")
-    size = _size(args)
-    if args.pack is not None:
-        pairs, data = open_pack(args.pack, size=size), _PACKS.get(args.pack.stem, args.pack.stem)
+    _require_one_source(args)
+    if (args.pack is None) == (args.list is None):
+        raise UsageError("give --pack FILE, or --list FILE with --images DIR; --embeddings need no images")
+    if args.pack is not None and args.images is not None:
+        raise UsageError("--images is for --list: --pack brings its own")
+    if args.list is not None and args.images is None and args.embeddings is None:
+        raise UsageError("--run needs images: name their folder by --images, beside --list")
+    if args.run_folder is None and (args.data is not None or args.allow_seen):
+        raise UsageError("--data and --allow-seen are for --run: whom --embeddings have seen is not known")
+    told = _seen_in_training(args)
+    if args.list is not None:
+        (same, pairs), data = _open_list(args.list, args.images, _size(args)), args.list.stem
     else:
-        pairs, data = open_pairs(args.list, args.images, size=size), args.list.stem
-    return _finish(args, [_score_pairs(args, data, pairs, args.embeddings, args.flipped)])
+        pairs, data = open_pack(args.pack, size=_size(args)), _PACKS.get(args.pack.stem, args.pack.stem)
+        same = pairs.same
+    return _finish(args, [_score_pairs(args, data, same, pairs, args.embeddings, args.flipped, told)])
 
 
 def run_rfw(args: argparse.Namespace) -> int:
-    from pinets.data.faces import open_rfw
+    from pinets.data.faces import rfw_files
 
+    _require_one_source(args)
+    size = _size(args)
+    subsets = {
+        name: _open_list(listed, images if args.embeddings is None or images.is_dir() else None, size)
+        for name, (listed, images) in rfw_files(args.folder).items()
+    }
     results = []
-    for name, pairs in open_rfw(args.folder, size=_size(args)).items():
+    for name, (same, pairs) in subsets.items():
         files = [None if folder is None else folder / f"{name}.npy" for folder in (args.embeddings, args.flipped)]
-        results.append(_score_pairs(args, name, pairs, *files))
+        results.append(_score_pairs(args, name, same, pairs, *files))
     return _finish(args, results)
 
 
@@ -184,6 +202,9 @@ def run_ijb(args: argparse.Namespace) -> int:
     from pinets.metrics.faces import Pooling
     from pinets.report.face_results import score_ijb
 
+    _require_one_source(args)
+    if args.embeddings is not None and args.images is not None:
+        raise UsageError("--images is for --run: --embeddings need no images")
     meta = read_ijb(args.folder)
     faces = None
     if args.run_folder is not None:
@@ -191,10 +212,10 @@ def run_ijb(args: argparse.Namespace) -> int:
             raise UsageError("with --run, name the folder of aligned faces by --images")
         paths, size = tuple(str(args.images / name) for name in meta.images), _size(args)
         faces = FolderSet(torch.zeros(len(paths), dtype=torch.int64), ("unknown",), CentreCrop(size, size), paths)
-    rows, settings = _embeddings(args, faces, args.embeddings, args.flipped)
     detection = not args.no_detection
     if detection and meta.detection is None:
         raise UsageError(f"{args.folder} has no detection scores (NAME_name_5pts_score.txt): add --no-detection")
+    rows, settings = _embeddings(args, faces, args.embeddings, args.flipped)
     pooling = Pooling(normalize=args.normalize, detection=detection, media=not args.no_media)
     data = next(args.folder.glob("*_face_tid_mid.txt")).name.removesuffix("_face_tid_mid.txt").upper()
     return _finish(args, score_ijb(_model(args), data.replace("IJB", "IJB-"), rows, meta, pooling, settings=settings))
@@ -219,6 +240,8 @@ def run_megaface(args: argparse.Namespace) -> int:
                     f"{listed} names {len(images.paths)} images, the embeddings have {matrix.shape[0]} rows"
                 )
             chosen = keep(images, read_noises(noises) if noises else frozenset())
+            if not len(chosen):
+                raise UsageError(f"{noises} names all {len(images.paths)} images of {listed}: no {kind} is left")
             settings[f"{kind}s left out as noise"] = f"{matrix.shape[0] - len(chosen):,}"
             if len(chosen) < matrix.shape[0]:
                 matrix = ChosenRows(matrix, chosen.numpy())
@@ -235,30 +258,95 @@ def run_yaleb(args: argparse.Namespace) -> int:
     from pinets.data.faces import open_yaleb
     from pinets.report.face_results import score_yaleb
 
+    _require_one_source(args)
     faces = open_yaleb(args.folder, size=_size(args))
     rows, settings = _embeddings(args, faces.faces, args.embeddings, args.flipped)
     _require_rows(rows, len(faces.faces), args.embeddings)
     return _finish(args, [score_yaleb(_model(args), rows, faces, settings=settings)])
 
 
+def _require_one_source(args: argparse.Namespace) -> None:
+    """Refuse options of the source that is not used: left aside, they would look as if they had counted."""
+    if args.run_folder is not None and args.flipped is not None:
+        raise UsageError("--flipped is for --embeddings: --run embeds the mirror images itself, unless --no-flip")
+    if args.embeddings is not None and args.no_flip:
+        raise UsageError("--no-flip is for --run: --embeddings are taken as they are, unless --flipped names others")
+
+
+def _seen_in_training(args: argparse.Namespace) -> dict[str, str]:
+    """What to tell of pairs of people that the run was trained on; without --allow-seen they are refused.
+
+    Such people are recognised far better than strangers, for whom the figures are meant.
+    """
+    seen = _seen_pairs(args)
+    if seen is not None and not args.allow_seen:
+        raise UsageError(
+            f"{args.pack or args.list}: people of LFW that {args.run_folder} was trained on are {seen}; evaluate it on "
+            "pairsDevTest.txt, or go on all the same by --allow-seen"
+        )
+    return {} if seen is None else {"people seen in training": seen}
+
+
+def _seen_pairs(args: argparse.Namespace) -> str | None:
+    """In how many pairs people are that the run saw, in words; None if in none. Only runs on LFW know their names."""
+    from pinets.data import MissingDataError, data_folder
+    from pinets.data.faces import parse_pairs
+    from pinets.data.lfw import find_lfw
+    from pinets.recipes import LfwPeople
+
+    if args.run_folder is None or not isinstance(getattr(_recipe(args), "data", None), LfwPeople):
+        return None
+    if args.pack is not None:  # CALFW and CPLFW are other images of LFW's people
+        return "in an unknown number of pairs (packs name nobody)" if "lfw" in args.pack.stem.lower() else None
+    try:
+        listed = parse_pairs(find_lfw(data_folder(args.data)) / "pairsDevTrain.txt")
+    except MissingDataError as error:
+        return f"in an unknown number of pairs ({error})"
+    # with those held out for validation, on whom the values of the recipes were chosen
+    people = {name for pair in listed for name, _ in pair}
+    pairs = parse_pairs(args.list)
+    count = sum(first in people or second in people for (first, _), (second, _) in pairs)
+    return f"in {count:,} of {len(pairs):,} pairs" if count else None
+
+
+def _open_list(path: Path, images: Path | None, size: int) -> tuple[Tensor, FacePairs | None]:
+    """Whether each pair of a list is of one person, and the pairs with their images if there are any."""
+    from pinets.data.faces import open_pairs, parse_pairs, same_person
+
+    if images is None:
+        return same_person(parse_pairs(path)), None
+    pairs = open_pairs(path, images, size=size)
+    return pairs.same, pairs
+
+
 def _score_pairs(
-    args: argparse.Namespace, data: str, pairs: FacePairs, embeddings: Path | None, flipped: Path | None
+    args: argparse.Namespace,
+    data: str,
+    same: Tensor,
+    pairs: FacePairs | None,
+    embeddings: Path | None,
+    flipped: Path | None,
+    told: dict[str, str] | None = None,
 ) -> FaceResult:
+    """Score pairs; those with images also get a sheet of the hardest."""
     from dataclasses import replace
+
+    import torch
 
     from pinets._files import write_bytes
     from pinets.metrics.faces import pair_scores
     from pinets.report.face_results import score_pairs
     from pinets.report.faces import hardest_sheet
 
-    rows, settings = _embeddings(args, pairs.faces, embeddings, flipped)
-    places = pairs.pairs
-    if embeddings is not None:
-        import torch
-
-        _require_rows(rows, 2 * len(pairs), embeddings)
-        places = torch.arange(2 * len(pairs)).view(-1, 2)
-    result = score_pairs(_model(args), data, rows, places, pairs.same, settings=settings)
+    rows, settings = _embeddings(args, None if pairs is None else pairs.faces, embeddings, flipped)
+    if pairs is None or embeddings is not None:
+        _require_rows(rows, 2 * len(same), embeddings)
+        places = torch.arange(2 * len(same)).view(-1, 2)
+    else:
+        places = pairs.pairs
+    result = score_pairs(_model(args), data, rows, places, same, settings=settings | (told or {}))
+    if pairs is None:
+        return result
     name = result.file_name.replace(".json", ".png")
     write_bytes(args.out / name, hardest_sheet(pairs, pair_scores(rows, places), args.hardest))
     return replace(result, pictures={f"Hardest pairs of {data} for {result.model}": name})
@@ -296,9 +384,13 @@ def _size(args: argparse.Namespace) -> int:
     """Of the images: as told, as the run was trained, or as everybody's."""
     if args.size is not None or args.run_folder is None:
         return args.size or 112
+    return int(getattr(getattr(_recipe(args), "data", None), "size", 112))
+
+
+def _recipe(args: argparse.Namespace) -> Recipe:
     from pinets.recipes import trained
 
-    return int(getattr(getattr(trained(args.run_folder).recipe, "data", None), "size", 112))
+    return trained(args.run_folder).recipe
 
 
 def _model(args: argparse.Namespace) -> str:

@@ -7,7 +7,8 @@ then as many further labels as the flag says, then the encoded image.
 
 Packs of faces begin with a record without an image, whose labels say at which key the records of the *identities* begin
 and end; each of those names the range of keys of its images. With them a pack of millions of images is opened by
-looking at one record for each identity; without them, at all records.
+looking at one record for each identity; without them, at all records. Where the record of an identity is damaged, all
+that no other names are looked at.
 """
 
 from __future__ import annotations
@@ -106,11 +107,13 @@ def open_records(path: Path, crop: Crop, damage: Damage | None = None) -> Record
     offsets = _read_index(path)
     damage = Damage() if damage is None else damage
     with path.open("rb") as file:
-        spans = _identity_ranges(file, offsets)
-        if spans:
-            keys, labels = _labels_by_identity(file, offsets, spans, damage)
-        else:
-            keys, labels = _labels_one_by_one(file, offsets, damage)
+        spans, complete = _identity_ranges(file, offsets, damage)
+        keys, labels = _labels_by_identity(file, offsets, spans, damage)
+        if not complete:
+            named = {key for span in spans for key in span}
+            others = {key: offset for key, offset in offsets.items() if key not in named}
+            other_keys, other_labels = _labels_one_by_one(file, others, damage)
+            keys, labels = keys + other_keys, labels + other_labels
     if not keys:
         raise DataError(f"{path}: holds no image")
     label = torch.tensor(labels)
@@ -147,30 +150,47 @@ def _read_index(path: Path) -> dict[int, int]:
     return offsets
 
 
-def _identity_ranges(file: BinaryIO, offsets: dict[int, int]) -> dict[int, range]:
-    """The keys of each identity's images, by the key of its record; nothing where a file does not say."""
+def _identity_ranges(file: BinaryIO, offsets: dict[int, int], damage: Damage) -> tuple[list[range], bool]:
+    """The keys of each identity's images, and whether that is all of them: a file may not say, or be damaged."""
     if 0 not in offsets:
-        return {}
-    head = read_record(file, offsets[0])
+        return [], False
+    try:
+        head = read_record(file, offsets[0])
+    except DataError as error:
+        damage.note(error)
+        return [], False
     if head.image or len(head.labels) < 2:
-        return {}
+        return [], False
     first, last = map(int, head.labels[:2])
-    ranges = {}
+    ranges: list[range] = []
     for key in range(first, last):
-        if key not in offsets:
-            raise DataError(f"{file.name}: identities are the records {first} to {last - 1}, but {key} is not indexed")
-        start, stop = map(int, read_record(file, offsets[key]).labels[:2])
-        ranges[key] = range(start, stop)
-    return ranges
+        if key not in offsets:  # and who knows how many more: a damaged head may announce any number
+            damage.note(
+                DataError(f"{file.name}: identities are the records {first} to {last - 1}, but {key} is not indexed")
+            )
+            break
+        try:
+            ranges.append(_identity_range(file, offsets, key))
+        except DataError as error:
+            damage.note(error)
+    return ranges, 0 < len(ranges) == last - first
+
+
+def _identity_range(file: BinaryIO, offsets: dict[int, int], key: int) -> range:
+    labels = read_record(file, offsets[key]).labels
+    keys = [int(label) for label in labels[:2]]
+    if len(keys) < 2 or not 0 <= keys[0] <= keys[1] <= keys[0] + len(offsets):
+        raise DataError(f"{file.name}: the record {key} of an identity must name a range of keys, got {labels}")
+    return range(*keys)
 
 
 def _labels_by_identity(
-    file: BinaryIO, offsets: dict[int, int], ranges: dict[int, range], damage: Damage
+    file: BinaryIO, offsets: dict[int, int], ranges: list[range], damage: Damage
 ) -> tuple[list[int], list[int]]:
     """All images of an identity have the label of the first that can be read; the others are compared when they are."""
     keys: list[int] = []
     labels: list[int] = []
-    for span in ranges.values():
+    for span in ranges:
         for key in span:
             try:
                 label = int(read_record(file, offsets[key]).labels[0])

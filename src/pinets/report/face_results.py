@@ -50,6 +50,7 @@ class FaceResult:
         settings: What was chosen, in words.
         curves: By kind: ``"roc"``, the share of true accepts by rate of false ones; ``"cmc"``, the share found by rank.
         pictures: Names of PNG files beside this, by caption.
+        remarks: What to say beside some of the figures, by their names.
     """
 
     model: str
@@ -60,6 +61,7 @@ class FaceResult:
     settings: dict[str, str] = field(default_factory=dict)
     curves: dict[str, Curve] = field(default_factory=dict)
     pictures: dict[str, str] = field(default_factory=dict)
+    remarks: dict[str, str] = field(default_factory=dict)
 
     @property
     def file_name(self) -> str:
@@ -117,6 +119,7 @@ def score_pairs(
             **(settings or {}),
         },
         curves,
+        remarks=_too_fine(result.points, result.impostors),
     )
 
 
@@ -140,12 +143,20 @@ def score_ijb(
     results = []
     if meta.pairs is not None:
         scores, same = template_scores(numbers, rows, meta.pairs.first, meta.pairs.second), meta.pairs.same
-        rates = log_rates(int((~same).sum()))
-        curve = _roc(operating_points(scores[same], scores[~same], rates))
-        counts = f"{int(same.sum()):,} genuine, {int((~same).sum()):,} impostors"
-        points = _tar(verify_templates(scores, same))
+        impostors = int((~same).sum())
+        curve = _roc(operating_points(scores[same], scores[~same], log_rates(impostors)))
+        points = verify_templates(scores, same)
         results.append(
-            FaceResult(model, "1:1 verification", data, points, {}, {"pairs": counts, **told}, {"roc": curve})
+            FaceResult(
+                model,
+                "1:1 verification",
+                data,
+                _tar(points),
+                {},
+                {"pairs": f"{int(same.sum()):,} genuine, {impostors:,} impostors", **told},
+                {"roc": curve},
+                remarks=_too_fine(points, impostors),
+            )
         )
     if meta.galleries and meta.probes is not None:
         for function in (identify_separate, identify_combined):
@@ -157,7 +168,9 @@ def score_ijb(
                 "combined": "combined (published code): one gallery, scores of others pooled",
             }[found.convention]
             protocol = f"1:N identification, {found.convention} galleries"
-            results.append(FaceResult(model, protocol, data, figures, {}, {"galleries": convention, **told}))
+            remarks = {f"FPIR={rate:g}": f"at no false positive, {n:,} searches" for rate, n in found.too_fine.items()}
+            result = FaceResult(model, protocol, data, figures, {}, {"galleries": convention, **told}, remarks=remarks)
+            results.append(result)
     if not results:
         raise ValueError(f"{data}: the meta files have neither pairs of templates nor galleries with probes")
     return results
@@ -184,6 +197,7 @@ def score_megaface(
         {},
         {"probes": counts, **(settings or {})},
         {"cmc": [(k + 1, rate) for k, rate in enumerate(result.cmc)], "roc": _roc(result.curve)},
+        remarks=_too_fine(result.points, result.probes * result.distractors),
     )
 
 
@@ -217,6 +231,13 @@ def score_yaleb(model: str, embeddings: Any, faces: YaleB, *, settings: Mapping[
 
 def _tar(points: Sequence[OperatingPoint]) -> dict[str, float]:
     return {f"FAR={point.far:g}": point.tar for point in points}
+
+
+def _too_fine(points: Sequence[OperatingPoint], impostors: int) -> dict[str, str]:
+    """What to say of rates finer than the list: such a figure is not at the rate, but at no false accept at all."""
+    return {
+        f"FAR={point.far:g}": f"at no false accept, {impostors:,} impostors" for point in points if point.allowed == 0
+    }
 
 
 def _roc(points: Sequence[OperatingPoint]) -> Curve:

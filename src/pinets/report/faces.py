@@ -131,7 +131,12 @@ def _cell(result: FaceResult | None, name: str) -> str:
         return "-"
     value, digits = 100 * result.figures[name], 3 if result.protocol == "Pairs" else 2
     deviation: Any = result.deviations.get(name)
-    return f"{value:.{digits}f}" + ("" if deviation is None else f" ± {100 * deviation:.{digits}f}")
+    remark = result.remarks.get(name)
+    return (
+        f"{value:.{digits}f}"
+        + ("" if deviation is None else f" ± {100 * deviation:.{digits}f}")
+        + ("" if remark is None else f" ({remark})")
+    )
 
 
 def _notes(results: Sequence[FaceResult]) -> list[str]:

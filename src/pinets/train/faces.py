@@ -74,7 +74,7 @@ class FaceRecognition(Task):
         self._damage = damage
 
     def train_step(self, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
-        images, identities = (tensor.to(self._accelerator.device, non_blocking=True) for tensor in batch)
+        images, identities = batch[0].to(self._accelerator.device, non_blocking=True), batch[1]
         self.network.train()
         with self._accelerator.accumulate(self.network):
             loss = self._classifier(self.network(images), identities)

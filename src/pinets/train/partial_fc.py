@@ -65,7 +65,7 @@ class PartialFC:
         if not 0 < sample <= 1:
             raise ValueError(f"sample must lie between 0 and 1, got {sample}")
         self.loss, self.optimizer, self.sample, self.seed = loss, optimizer, sample, seed
-        self.rank, self.world_size = rank, world_size
+        self.identities, self.rank, self.world_size = identities, rank, world_size
         self.first, self.last = (part * identities // world_size for part in (rank, rank + 1))
         self.step = 0
         drawn = self._draw("centres", lambda generator: torch.randn(_BLOCK, embedding, generator=generator))
@@ -78,8 +78,10 @@ class PartialFC:
 
         Args:
             embeddings: Of this process's share of the batch; all have equally many.
-            labels: Their identities.
+            labels: Their identities, best on the CPU, where they are checked.
         """
+        self._require_identities(labels)
+        labels = labels.to(embeddings.device, non_blocking=True)
         with torch.autocast(embeddings.device.type, enabled=False):
             embeddings = _Gather.apply(embeddings.float(), self.rank, self.world_size)
             labels = _gather(labels, self.world_size)
@@ -125,6 +127,16 @@ class PartialFC:
         self.momentum.copy_(state["momentum"])
         self.step = state["step"]
         self._used = []
+
+    def _require_identities(self, labels: Tensor) -> None:
+        """Refuse labels that no process has a centre for: they would count as some other process's.
+
+        Only on the CPU, where training hands them over: on a GPU the answer would have to be waited for.
+        """
+        if labels.device.type == "cpu":
+            strangers = labels[(labels < 0) | (labels >= self.identities)]
+            if len(strangers):
+                raise ValueError(f"labels must lie between 0 and {self.identities - 1}, got {int(strangers[0])}")
 
     def _rows(self, labels: Tensor) -> Tensor:
         """The rows of the centres that take part, in order: those of identities in the batch, and a random share."""

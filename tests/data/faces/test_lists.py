@@ -17,6 +17,7 @@ from pinets.data.faces import (
     light_subset,
     open_embeddings,
     open_yaleb,
+    parse_pairs,
     read_ijb,
     read_image_list,
     read_noises,
@@ -64,9 +65,39 @@ def test_what_is_not_there_is_none(tmp_path):
         read_ijb(tmp_path)
 
 
+@pytest.mark.parametrize("name", IJBC)
+def test_blank_lines_at_the_end_do_not_matter(tmp_path, name):
+    meta, same = (
+        read_ijb(write(tmp_path / end.encode().hex(), {**IJBC, name: IJBC[name] + end})) for end in ("\n", " \n")
+    )
+    assert meta.images == same.images
+    assert meta.templates.tolist() == same.templates.tolist() == [10, 10, 20, 30]
+
+
+@pytest.mark.parametrize("part", ["G", "S"])
+def test_galleries_come_in_twos(tmp_path, part):
+    files = {name.replace("_G", f"_{part}"): text for name, text in IJBC.items()}
+    del files[f"ijbc_1N_gallery_{part}2.csv"]
+    with pytest.raises(MissingDataError, match=rf"ijbc_1N_gallery_{part}2\.csv is missing: 1:N needs both galleries"):
+        read_ijb(write(tmp_path / "meta", files))
+
+
+@pytest.mark.parametrize("score", ["nan", "inf", "-0.5"])
+def test_a_detection_score_is_finite_and_not_negative(tmp_path, score):
+    name = "ijbc_name_5pts_score.txt"
+    files = {**IJBC, name: IJBC[name].replace("0.3\n", f"{score}\n")}
+    with pytest.raises(DataError, match=rf"{name}, line 3: .* must be finite and not negative, got '{score}'"):
+        read_ijb(write(tmp_path / "meta", files))
+
+
 @pytest.mark.parametrize(
     "name, text, message",
     [
+        (
+            "ijbc_1N_probe_mixed.csv",
+            "T,S\n20,7\n",
+            "1 templates show subjects that are in neither gallery, the first is 7",
+        ),
         ("ijbc_face_tid_mid.txt", "1.jpg 10\n", "line 1: expected 3 columns"),
         ("ijbc_face_tid_mid.txt", "1.jpg ten 3\n", "line 1: expected a number, got 'ten'"),
         ("ijbc_name_5pts_score.txt", f"1.jpg {'1 ' * 10}0.5\n", "the same images in the same order"),
@@ -95,6 +126,28 @@ def test_megaface_lists_as_json_and_text(tmp_path):
         read_image_list(tmp_path / "bad.json")
 
 
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ({"path": [1, 2]}, "'path' must be a list of texts, got 1"),
+        ({"path": "a.jpg"}, "'path' must be a list, got str"),
+        ({"path": ["a.jpg"], "id": [["Ann"]]}, r"'id' must be a list of texts, got \['Ann'\]"),
+    ],
+)
+def test_megaface_lists_hold_texts(tmp_path, content, message):
+    (tmp_path / "list.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match=rf"list\.json: {message}"):
+        read_image_list(tmp_path / "list.json")
+
+
+@pytest.mark.parametrize("read", [parse_pairs, read_image_list, read_noises, lambda path: read_ijb(path.parent)])
+def test_lists_that_are_no_text_are_named(tmp_path, read):
+    path = tmp_path / "ijbc_face_tid_mid.txt"
+    path.write_bytes(b"\x93NUMPY\xff")
+    with pytest.raises(DataError, match=rf"{path.name}: must be text in UTF-8, but byte 0 is none"):
+        read(path)
+
+
 def test_noises_are_left_out(tmp_path):
     (tmp_path / "noises.txt").write_text("# comment\n17\t363/4851/2.jpg\nAnn_2.png\n")
     noises = read_noises(tmp_path / "noises.txt")
@@ -121,6 +174,26 @@ def test_features_of_megafaces_tools_become_one_file(tmp_path):
     write_feature(tmp_path / "d.jpg_net.bin", [1.0], header=(1, 1, 8, 6))
     with pytest.raises(DataError, match="expected a column of float32"):
         write_features(tmp_path, ["d.jpg"], "_net.bin", tmp_path / "all.npy")
+
+
+@pytest.mark.parametrize("error", [MissingDataError("gone"), KeyboardInterrupt()])
+def test_features_that_are_not_complete_leave_no_file(tmp_path, monkeypatch, error):
+    """Half a matrix would look like a whole one, with rows of zeros."""
+
+    def read(path):
+        if path.name == "b.jpg_net.bin":
+            raise error
+        return bytes(12)
+
+    monkeypatch.setattr("pinets.data.faces.megaface._read_feature", read)
+    with pytest.raises(type(error)):
+        write_features(tmp_path, ["a.jpg", "b.jpg"], "_net.bin", tmp_path / "all.npy")
+    assert not list(tmp_path.iterdir())
+    write_features(tmp_path, ["a.jpg"], "_net.bin", tmp_path / "all.npy")
+    before = (tmp_path / "all.npy").read_bytes()
+    with pytest.raises(type(error)):
+        write_features(tmp_path, ["a.jpg", "b.jpg"], "_net.bin", tmp_path / "all.npy")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]
 
 
 class Malicious:

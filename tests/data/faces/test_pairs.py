@@ -161,6 +161,10 @@ def test_other_names_are_refused_too(tmp_path, code):
         (([b"a", b"b"], ["yes"]), "must be true or false"),
         (([b"a", 3], [True]), "image 1 must be bytes, got int"),
         ({"a": 1}, "expected a list of images"),
+        (([b"a", b"b"], 1), r"lfw\.bin: the answers must be a list, got int"),
+        ((3, [True]), r"lfw\.bin: the images must be a list, got int"),
+        ((b"ab", [True]), r"lfw\.bin: the images must be a list, got bytes"),
+        (([b"a", b"b"], np.array([[True, False]])), "must be true or false"),
     ],
 )
 def test_a_pack_of_another_shape_is_told(tmp_path, content, message):

@@ -176,6 +176,12 @@ def test_separate_galleries(ijb_like):
     assert result.tpir == pytest.approx({rate: np.mean(values) for rate, values in tpir.items()})
     assert result.ranks == pytest.approx({k: np.mean(values) for k, values in ranks.items()})
     assert 0.2 < result.tpir[0.05] < result.tpir[0.2] <= 1
+    assert result.too_fine == {}
+
+
+def test_a_rate_finer_than_the_searches_is_told(ijb_like):
+    """Of 80 searches without a mate, one in a hundred is none."""
+    assert identify_separate(*ijb_like, fpirs=[0.01, 0.1]).too_fine == {0.01: 80}
 
 
 def test_combined_gallery(ijb_like):

@@ -82,3 +82,10 @@ def test_mate_pairs_are_ordered_and_complete():
 def test_what_cannot_be_scored_is_told(people, distractors, message):
     with pytest.raises(ValueError, match=message):
         evaluate_megaface(torch.eye(3), torch.tensor(people), distractors)
+
+
+def test_without_probes_there_is_nothing_to_find():
+    nobody = torch.empty(0, dtype=torch.int64)
+    assert mate_pairs(nobody).shape == (0, 2)
+    with pytest.raises(ValueError, match="nobody has two images"):
+        evaluate_megaface(torch.empty(0, 3), nobody, torch.eye(3))

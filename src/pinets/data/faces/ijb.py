@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from pinets._extras import require
 from pinets.data.errors import DataError, MissingDataError
+from pinets.data.faces.text import read_text
 
 __all__ = ["IJB", "Subjects", "TemplatePairs", "read_ijb"]
 
@@ -67,6 +69,8 @@ def read_ijb(folder: Path) -> IJB:
     ``ijbc_1N_gallery_G1.csv``, ``..._G2.csv``    template, subject, ...; for 1:N; ``S1``, ``S2`` in IJB-B
     ``ijbc_1N_probe_mixed.csv``                   template, subject, ...; for 1:N
     ============================================  ========================================================
+
+    Galleries come in twos, and every probe's subject is in one of them.
     """
     found = sorted(folder.glob("*_face_tid_mid.txt"))
     if len(found) != 1:
@@ -76,20 +80,42 @@ def read_ijb(folder: Path) -> IJB:
     images = tuple(words[0] for _, words in rows)
     templates, media = (torch.tensor([_whole(words[at], found[0], n) for n, words in rows]) for at in (1, 2))
     detection, pairs = folder / f"{name}_name_5pts_score.txt", folder / f"{name}_template_pair_label.txt"
-    galleries = [
-        file for part in "GS" for n in (1, 2) if (file := folder / f"{name}_1N_gallery_{part}{n}.csv").is_file()
-    ]
-    probes = folder / f"{name}_1N_probe_mixed.csv"
+    probe_file = folder / f"{name}_1N_probe_mixed.csv"
     known = set(templates.tolist())
+    galleries = tuple(_read_subjects(file, known) for file in _gallery_files(folder, name))
+    probes = _read_subjects(probe_file, known) if probe_file.is_file() else None
+    if galleries and probes is not None:
+        _require_mates(probes, galleries, probe_file)
     return IJB(
         images,
         templates,
         media,
         _read_detection(detection, images) if detection.is_file() else None,
         _read_template_pairs(pairs, known) if pairs.is_file() else None,
-        tuple(_read_subjects(file, known) for file in galleries),
-        _read_subjects(probes, known) if probes.is_file() else None,
+        galleries,
+        probes,
     )
+
+
+def _gallery_files(folder: Path, name: str) -> list[Path]:
+    for part in "GS":
+        files = [folder / f"{name}_1N_gallery_{part}{n}.csv" for n in (1, 2)]
+        missing = [file for file in files if not file.is_file()]
+        if not missing:
+            return files
+        if len(missing) == 1:
+            raise MissingDataError(f"{missing[0]} is missing: 1:N needs both galleries, and the other is there")
+    return []
+
+
+def _require_mates(probes: Subjects, galleries: tuple[Subjects, ...], path: Path) -> None:
+    enrolled = torch.cat([gallery.subjects for gallery in galleries])
+    strangers = probes.subjects[~torch.isin(probes.subjects, enrolled)]
+    if len(strangers):
+        raise DataError(
+            f"{path}: {len(strangers)} templates show subjects that are in neither gallery, the first is "
+            f"{int(strangers[0])}"
+        )
 
 
 def _read_detection(path: Path, images: tuple[str, ...]) -> Tensor:
@@ -97,7 +123,7 @@ def _read_detection(path: Path, images: tuple[str, ...]) -> Tensor:
     names = tuple(words[0] for _, words in rows)
     if names != images:
         raise DataError(f"{path}: must name the same images in the same order as the list of templates")
-    return torch.tensor([_number(words[-1], path, n) for n, words in rows])
+    return torch.tensor([_score(words[-1], path, n) for n, words in rows])
 
 
 def _read_template_pairs(path: Path, known: set[int]) -> TemplatePairs:
@@ -116,18 +142,19 @@ def _read_template_pairs(path: Path, known: set[int]) -> TemplatePairs:
 def _read_subjects(path: Path, known: set[int]) -> Subjects:
     """A file has one line for each image: what it says of a template must agree."""
     subjects: dict[int, int] = {}
-    with path.open(encoding="utf-8", newline="") as file:
-        lines = csv.reader(file)
-        next(lines, None)
-        for number, words in enumerate(lines, start=2):
-            if len(words) < 2:
-                raise DataError(f"{path}, line {number}: expected template, subject, ..., got {','.join(words)!r}")
-            template, subject = (_whole(word, path, number) for word in words[:2])
-            if subjects.setdefault(template, subject) != subject:
-                raise DataError(
-                    f"{path}, line {number}: template {template} is of subject {subject}, and of "
-                    f"{subjects[template]} before"
-                )
+    lines = csv.reader(read_text(path).splitlines())
+    next(lines, None)
+    for number, words in enumerate(lines, start=2):
+        if not "".join(words).strip():
+            continue
+        if len(words) < 2:
+            raise DataError(f"{path}, line {number}: expected template, subject, ..., got {','.join(words)!r}")
+        template, subject = (_whole(word, path, number) for word in words[:2])
+        if subjects.setdefault(template, subject) != subject:
+            raise DataError(
+                f"{path}, line {number}: template {template} is of subject {subject}, and of "
+                f"{subjects[template]} before"
+            )
     if not subjects:
         raise DataError(f"{path}: names no templates")
     _require_known(list(subjects), known, path)
@@ -141,12 +168,20 @@ def _require_known(templates: list[int], known: set[int], path: Path) -> None:
 
 
 def _words(path: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            words = line.split()
-            if len(words) < columns:
-                raise DataError(f"{path}, line {number}: expected {columns} columns, got {line.strip()!r}")
+    """The words of every line that is not blank, with its number."""
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        words = line.split()
+        if 0 < len(words) < columns:
+            raise DataError(f"{path}, line {number}: expected {columns} columns, got {line.strip()!r}")
+        if words:
             yield number, words
+
+
+def _score(word: str, path: Path, number: int) -> float:
+    score = float(_number(word, path, number))
+    if not 0 <= score < math.inf:  # also for NaN, which would make a whole template none
+        raise DataError(f"{path}, line {number}: a detection score must be finite and not negative, got {word!r}")
+    return score
 
 
 def _whole(word: str, path: Path, number: int) -> int:

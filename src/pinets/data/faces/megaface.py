@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,7 +14,9 @@ import torch
 from torch import Tensor
 
 from pinets._extras import require
+from pinets._files import write_pieces
 from pinets.data.errors import DataError, MissingDataError
+from pinets.data.faces.text import read_text
 
 __all__ = ["ImageList", "keep", "read_image_list", "read_noises", "write_features"]
 
@@ -34,20 +37,17 @@ def read_image_list(path: Path) -> ImageList:
 
     JSON holds ``path``, and ``id`` where the people are known; otherwise the folder an image stands in is the person.
     """
-    if not path.is_file():
-        raise MissingDataError(f"{path} is missing")
-    text = path.read_text(encoding="utf-8")
-    names: list[Any]
+    text = read_text(path)
     if text.lstrip().startswith("{"):
         try:
             content = json.loads(text)
         except json.JSONDecodeError as error:
             raise DataError(f"{path}: is not JSON ({error})") from error
-        names = content.get("path", [])
-        people = content.get("id") or [str(PurePosixPath(name).parent) for name in names]
+        names = _texts(content.get("path", []), path, "path")
+        people = _texts(content.get("id") or _folders(names), path, "id")
     else:
         names = [line.strip() for line in text.splitlines() if line.strip()]
-        people = [str(PurePosixPath(name).parent) for name in names]
+        people = _folders(names)
     if not names or len(people) != len(names):
         raise DataError(f"{path}: names {len(names)} images and {len(people)} people")
     number = {person: place for place, person in enumerate(dict.fromkeys(people))}
@@ -59,9 +59,7 @@ def read_noises(path: Path) -> frozenset[str]:
 
     Lines that begin with # are comments.
     """
-    if not path.is_file():
-        raise MissingDataError(f"{path} is missing")
-    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    lines = (line.strip() for line in read_text(path).splitlines())
     return frozenset(line.split("\t")[-1].strip() for line in lines if line and not line.startswith("#"))
 
 
@@ -87,20 +85,41 @@ def write_features(folder: Path, paths: Sequence[str], ending: str, out: Path) -
         folder: Holds ``PATH + ending``, OpenCV's matrices of float32.
         paths: Of the images, in the order of the rows.
         ending: What follows an image's path in the name of its features, as ``_resnet50.bin``.
-        out: Written row by row: nothing is held in memory.
+        out: Written row by row, and there once it is complete: nothing is held in memory.
     """
+    write_pieces(out, _npy_pieces([folder / f"{path}{ending}" for path in paths]))
+
+
+def _texts(values: Any, path: Path, key: str) -> list[str]:
+    """The list that stands in a JSON file under a key; people may be called by numbers."""
+    if not isinstance(values, list):
+        raise DataError(f"{path}: {key!r} must be a list, got {type(values).__name__}")
+    for value in values:
+        if not isinstance(value, str) and not (key == "id" and isinstance(value, int)):
+            raise DataError(f"{path}: {key!r} must be a list of texts, got {value!r}")
+    return values
+
+
+def _folders(names: Sequence[str]) -> list[str]:
+    return [str(PurePosixPath(name).parent) for name in names]
+
+
+def _npy_pieces(paths: Sequence[Path]) -> Iterator[bytes]:
+    """NumPy's header, then the rows, whose bytes are those of the files."""
     numpy = require("numpy", extra="train")
-    width = len(_read_feature(folder / f"{paths[0]}{ending}"))
-    rows = numpy.lib.format.open_memmap(out, mode="w+", dtype=numpy.float32, shape=(len(paths), width))
-    for number, path in enumerate(paths):
-        feature = _read_feature(folder / f"{path}{ending}")
-        if len(feature) != width:
-            raise DataError(f"{folder / path}{ending}: has {len(feature)} values, the first has {width}")
-        rows[number] = feature
-    rows.flush()
+    width = len(_read_feature(paths[0])) // 4
+    header = io.BytesIO()
+    form = {"descr": "<f4", "fortran_order": False, "shape": (len(paths), width)}
+    numpy.lib.format.write_array_header_1_0(header, form)
+    yield header.getvalue()
+    for path in paths:
+        feature = _read_feature(path)
+        if len(feature) != 4 * width:
+            raise DataError(f"{path}: has {len(feature) // 4} values, the first has {width}")
+        yield feature
 
 
-def _read_feature(path: Path) -> tuple[float, ...]:
+def _read_feature(path: Path) -> bytes:
     if not path.is_file():
         raise MissingDataError(f"{path} is missing")
     content = path.read_bytes()
@@ -109,4 +128,4 @@ def _read_feature(path: Path) -> tuple[float, ...]:
     count, *form = _HEADER.unpack_from(content)
     if tuple(form) != _FLOAT or len(content) != _HEADER.size + 4 * count:
         raise DataError(f"{path}: expected a column of float32, got {count} x {form[0]}, {len(content)} bytes")
-    return struct.unpack_from(f"<{count}f", content, _HEADER.size)
+    return content[_HEADER.size :]

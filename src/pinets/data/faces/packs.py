@@ -53,6 +53,8 @@ def open_pack(path: Path, *, size: int = 112) -> FacePairs:
     if not isinstance(content, (tuple, list)) or len(content) != 2:
         raise DataError(f"{path}: expected a list of images and a list of answers, got {type(content).__name__}")
     images, answers = content
+    _require_list(images, path, "images")
+    _require_list(answers, path, "answers")
     same = torch.tensor([_answer(value, path) for value in answers], dtype=torch.bool)
     contents = tuple(_encoded(image, path, number) for number, image in enumerate(images))
     if not len(same) or len(contents) != 2 * len(same):
@@ -62,8 +64,13 @@ def open_pack(path: Path, *, size: int = 112) -> FacePairs:
     return FacePairs(faces, torch.arange(len(contents)).view(-1, 2), same)
 
 
+def _require_list(values: Any, path: Path, what: str) -> None:
+    if not isinstance(values, (tuple, list)) and not getattr(values, "ndim", 0):  # arrays are lists too
+        raise DataError(f"{path}: the {what} must be a list, got {type(values).__name__}")
+
+
 def _answer(value: Any, path: Path) -> bool:
-    if value not in (0, 1):  # also True, False, and those of NumPy
+    if getattr(value, "size", 1) != 1 or value not in (0, 1):  # also True, False, and those of NumPy
         raise DataError(f"{path}: whether a pair shows one person must be true or false, got {value!r}")
     return bool(value)
 

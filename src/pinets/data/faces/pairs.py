@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from pinets.data.decode import CentreCrop
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.face_pairs import FacePairs
+from pinets.data.faces.text import read_text
 from pinets.data.folders import FolderSet
 
-__all__ = ["RFW_SUBSETS", "ListedPair", "open_pairs", "open_rfw", "parse_pairs"]
+__all__ = ["RFW_SUBSETS", "ListedPair", "open_pairs", "open_rfw", "parse_pairs", "rfw_files", "same_person"]
 
 RFW_SUBSETS = ("Caucasian", "Indian", "Asian", "African")  # in the order of the paper's table
 _ENDINGS = (".jpg", ".png", ".jpeg")
@@ -26,9 +29,7 @@ def parse_pairs(path: Path) -> list[ListedPair]:
     announce how many there are: the pairs of one person in each set (as many of two follow), or the number of sets
     before that.
     """
-    if not path.is_file():
-        raise MissingDataError(f"{path} is missing")
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = read_text(path).splitlines()
     announced = _announced(lines[0]) if lines else None
     pairs: list[ListedPair] = []
     for number, line in enumerate(lines, start=1):
@@ -50,6 +51,15 @@ def parse_pairs(path: Path) -> list[ListedPair]:
     return pairs
 
 
+def same_person(pairs: Sequence[ListedPair]) -> Tensor:
+    """Whether each pair is of one person.
+
+    >>> same_person([(("Ann", 1), ("Ann", 2)), (("Ann", 1), ("Bob", 1))])
+    tensor([ True, False])
+    """
+    return torch.tensor([first == second for (first, _), (second, _) in pairs])
+
+
 def open_pairs(path: Path, images: Path, *, size: int) -> FacePairs:
     """The pairs of a list, with the images ``images/NAME/NAME_0001.jpg``, each of which is read once.
 
@@ -67,7 +77,7 @@ def open_pairs(path: Path, images: Path, *, size: int) -> FacePairs:
     return FacePairs(
         FolderSet(torch.tensor([label[name] for name, _ in faces]), people, CentreCrop(size, size), files),
         torch.tensor([[place[first], place[second]] for first, second in pairs]),
-        torch.tensor([first[0] == second[0] for first, second in pairs]),
+        same_person(pairs),
     )
 
 
@@ -79,11 +89,13 @@ def open_rfw(folder: Path, *, size: int) -> dict[str, FacePairs]:
             ``test``, which holds these.
         size: Images are scaled to this height and width.
     """
+    return {name: open_pairs(path, images, size=size) for name, (path, images) in rfw_files(folder).items()}
+
+
+def rfw_files(folder: Path) -> dict[str, tuple[Path, Path]]:
+    """The list and the folder of images of each subset, in the folder that :func:`open_rfw` takes."""
     root = folder / "test" if (folder / "test" / "txts").is_dir() else folder
-    return {
-        name: open_pairs(root / "txts" / name / f"{name}_pairs.txt", root / "data" / name, size=size)
-        for name in RFW_SUBSETS
-    }
+    return {name: (root / "txts" / name / f"{name}_pairs.txt", root / "data" / name) for name in RFW_SUBSETS}
 
 
 def _announced(line: str) -> int | None:

@@ -53,7 +53,7 @@ def mate_pairs(people: Tensor) -> Tensor:
     [[0, 2], [2, 0]]
     """
     order = people.argsort(stable=True)
-    parts = []
+    parts = [people.new_empty((0, 2), dtype=torch.int64)]  # of nobody there are no pairs
     for group in order.split(people.unique(return_counts=True)[1].tolist()):
         pairs = torch.cartesian_prod(group, group)
         parts.append(pairs[pairs[:, 0] != pairs[:, 1]])

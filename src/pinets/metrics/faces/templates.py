@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -73,11 +73,13 @@ class OpenSet:
         convention: ``"separate"`` or ``"combined"``.
         ranks: The share of probes with a mate whose mate is among the first.
         tpir: By rate of false positives, the share of probes with a mate that score above the threshold with it.
+        too_fine: The rates that allow no false positive at all, with the number of searches they are finer than.
     """
 
     convention: str
     ranks: dict[int, float]
     tpir: dict[float, float]
+    too_fine: dict[float, int] = field(default_factory=dict)
 
 
 @torch.inference_mode()
@@ -172,12 +174,15 @@ def identify_separate(
     """
     results = [_search(numbers, embeddings, probes, gallery) for gallery in galleries]
     tpir: dict[float, float] = {}
+    too_fine: dict[float, int] = {}
     for result in results:
-        points = operating_points(result.mate[result.mated], result.other[~result.mated], fpirs)
-        for point in points:
+        without_mate = result.other[~result.mated]
+        for point in operating_points(result.mate[result.mated], without_mate, fpirs):
             tpir[point.far] = tpir.get(point.far, 0.0) + point.tar / len(results)
+            if point.allowed == 0:
+                too_fine[point.far] = max(len(without_mate), too_fine.get(point.far, 0))
     found = [rank_rates(result.rank, ranks) for result in results]
-    return OpenSet("separate", {k: sum(rates[k] for rates in found) / len(found) for k in ranks}, tpir)
+    return OpenSet("separate", {k: sum(rates[k] for rates in found) / len(found) for k in ranks}, tpir, too_fine)
 
 
 def identify_combined(

@@ -61,7 +61,7 @@ PROTOCOLS: dict[str, Protocol] = {
         Distances("fid50k_train", 50_000, None, "train"),
         Distances("fid10k_test", 10_000, None, "test"),
         Distances("fid5k", 5_000, 5_000, "train"),
-        Distances("fid2k", 2_048, 5_000, "train"),  # 2,048: the fewest whose covariance can have full rank
+        Distances("fid2k", 2_048, 5_000, "train"),  # as many samples as features; fewer are warned of
         SmallDistance("fid_small", 5_000, 10_000, "train"),
         Score("is50k_10splits", 50_000, 10),
     )
