@@ -20,9 +20,14 @@ from pinets.train.schedules import LinearDecay
 PLAN = Plan(steps=6, steps_per_epoch=3, checkpoint_every=2, log_every=2)
 
 
-def generator():
+def generator(norm=True):
     return nn.Sequential(
-        nn.Linear(3, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Unflatten(1, (1, 4, 4))
+        nn.Linear(3, 16),
+        nn.BatchNorm1d(16) if norm else nn.Identity(),
+        nn.Tanh(),
+        nn.Linear(16, 16),
+        nn.Tanh(),
+        nn.Unflatten(1, (1, 4, 4)),
     )
 
 
@@ -41,9 +46,9 @@ def images(count=96):
     return ramp + 0.1 * torch.randn(count, 1, 4, 4, generator=torch.Generator().manual_seed(5))
 
 
-def task(accelerator, *, loss=None, discriminator_steps=2, average=0.9, evaluate=None):
+def task(accelerator, *, loss=None, discriminator_steps=2, average=0.9, evaluate=None, norm=True):
     seed_everything(0, accelerator.device)
-    networks = {"generator": generator(), "discriminator": discriminator()}
+    networks = {"generator": generator(norm), "discriminator": discriminator()}
     optimizers = {name: Adam(lr=1e-2, betas=(0.0, 0.9)).build(net.parameters()) for name, net in networks.items()}
     schedules = {name: LinearDecay().attach(each, steps_per_epoch=3, epochs=2) for name, each in optimizers.items()}
     data = images()
@@ -83,7 +88,8 @@ def train(folder, **options):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    made, result, accelerator = train(Path(sys.argv[1]))
+    plain = {"norm": False, "discriminator_steps": 1} if "--plain" in sys.argv else {}
+    made, result, accelerator = train(Path(sys.argv[1]), **plain)
     for name, network in made.networks.items():
         for key, tensor in accelerator.unwrap_model(network).named_parameters():
             everywhere = accelerator.gather(tensor.detach().reshape(1, -1).contiguous())

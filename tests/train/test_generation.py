@@ -153,3 +153,15 @@ def test_values_out_of_range_are_refused(toy_gan, accelerator, option, value):
 
 def test_two_processes_end_with_the_same_networks(torchrun, tmp_path):
     torchrun("generation_toy.py", tmp_path / "run")
+
+
+def test_two_processes_give_the_result_of_one(toy_gan, torchrun, tmp_path):
+    # without batch norm, whose statistics each process takes from its own half of a batch
+    toy_gan.train(tmp_path / "1", norm=False, discriminator_steps=1)
+    torchrun("generation_toy.py", tmp_path / "2", "--plain")
+    one, two = weights(tmp_path / "1"), weights(tmp_path / "2")
+    assert one.keys() == two.keys()
+    for name, tensor in one.items():
+        torch.testing.assert_close(
+            two[name], tensor, rtol=1e-4, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+        )

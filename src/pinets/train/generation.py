@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from pinets.data.batches import keyed_generator
 from pinets.losses import AdversarialLoss
+from pinets.train.randomness import restore_torch_random_state, torch_random_state
 from pinets.train.schedules import Schedule
 from pinets.train.task import Split, StatefulBatches, Task, update
 
@@ -35,6 +37,10 @@ class Generation(Task):
     A step is several updates of the discriminator, each with its own part of the batch, and one of the generator.
     Evaluation and pictures use the moving average of the generator, in evaluation mode.
 
+    All processes draw the noise of the whole batch, and each takes its part: several do what one would. Three things
+    are beyond that: random numbers that networks draw themselves, batch norms, which see a process's part alone, and
+    with several updates of the discriminator, which images go into which of them.
+
     Args:
         generator: From noise to images with values in [-1, 1].
         discriminator: From images to one score each.
@@ -48,6 +54,7 @@ class Generation(Task):
         discriminator_steps: Updates of the discriminator for one of the generator.
         generator_batch: Images in an update of the generator, on this process.
         average: How much of the moving average a step keeps.
+        seed: Of the noise for training.
         protocols: How a split was measured, which ``evaluate`` fills in.
     """
 
@@ -66,6 +73,7 @@ class Generation(Task):
         discriminator_steps: int = 1,
         generator_batch: int = 64,
         average: float = 0.999,
+        seed: int = 0,
         protocols: Mapping[Split, str] | None = None,
     ) -> None:
         if not 0 <= average < 1:
@@ -89,6 +97,8 @@ class Generation(Task):
         self._loss, self._noise, self._evaluate = loss, noise, evaluate
         self._accelerator = accelerator
         self._discriminator_steps, self._generator_batch = discriminator_steps, generator_batch
+        with self._from_seed(keyed_generator(seed, "noise").initial_seed()):
+            self._noise_state = torch_random_state(accelerator.device)
 
     def train_step(self, batch: Any) -> dict[str, Tensor]:
         images = batch[0] if isinstance(batch, tuple | list) else batch
@@ -102,13 +112,22 @@ class Generation(Task):
     def _update_discriminator(self, real: Tensor) -> Tensor:
         real = real.to(self._accelerator.device, non_blocking=True)
         with torch.no_grad():  # the bare network: nothing of it is updated, so the processes need not meet
-            fake = self._accelerator.unwrap_model(self.generator)(self._noise(len(real)))
+            fake = self._accelerator.unwrap_model(self.generator)(self._share_of_noise(len(real)))
         return self._update("discriminator", self._loss.discriminator(self.discriminator, real, fake))
 
     def _update_generator(self) -> Tensor:
-        fake = self.generator(self._noise(self._generator_batch))
+        fake = self.generator(self._share_of_noise(self._generator_batch))
         with _frozen(self._accelerator.unwrap_model(self.discriminator)) as discriminator:
             return self._update("generator", self._loss.generator(discriminator(fake)))
+
+    def _share_of_noise(self, count: int) -> Tensor:
+        """The part of this process of what all of them draw, from random numbers of their own."""
+        device, first = self._accelerator.device, self._accelerator.process_index * count
+        with _fork(device):
+            restore_torch_random_state(self._noise_state, device)
+            noise = self._noise(count * self._accelerator.num_processes)
+            self._noise_state = torch_random_state(device)
+        return noise[first : first + count]
 
     def _update(self, name: str, loss: Tensor) -> Tensor:
         return update(loss, self.networks[name], self.optimizers[name], self._accelerator)
@@ -118,10 +137,11 @@ class Generation(Task):
             return self._evaluate(self._sample, split)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"averaged": int(self._average.n_averaged)}
+        return {"averaged": int(self._average.n_averaged), "noise": self._noise_state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._average.n_averaged.fill_(state["averaged"])
+        self._noise_state = state["noise"]
 
     def pictures(self) -> dict[str, Tensor]:
         """Images of the same noise each time, to see how they come about."""
@@ -137,10 +157,14 @@ class Generation(Task):
     @contextmanager
     def _from_seed(self, seed: int) -> Iterator[None]:
         """The same random numbers each time and on every process, and training goes on as if none had been drawn."""
-        device = self._accelerator.device
-        with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):
+        with _fork(self._accelerator.device):
             torch.manual_seed(seed)
             yield
+
+
+def _fork(device: torch.device) -> AbstractContextManager[None]:
+    """Whatever is drawn inside, torch's generators are where they were afterwards."""
+    return torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type)
 
 
 @contextmanager

@@ -11,7 +11,14 @@ import torch
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["random_state", "restore_random_state", "seed_everything", "seed_processes_apart"]
+__all__ = [
+    "random_state",
+    "restore_random_state",
+    "restore_torch_random_state",
+    "seed_everything",
+    "seed_processes_apart",
+    "torch_random_state",
+]
 
 
 def seed_everything(seed: int, device: torch.device) -> None:
@@ -33,10 +40,16 @@ def seed_processes_apart(seed: int, accelerator: Accelerator) -> None:
 
 def random_state(device: torch.device) -> dict[str, Any]:
     """The states of the generators a run may draw from: Python's, NumPy's, torch's and its device's."""
-    state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
+    state: dict[str, Any] = {"python": random.getstate(), **torch_random_state(device)}
     if "numpy" in sys.modules:
         kind, keys, *rest = sys.modules["numpy"].random.get_state()
         state["numpy"] = (kind, torch.tensor(keys.astype("int64")), *rest)
+    return state
+
+
+def torch_random_state(device: torch.device) -> dict[str, Any]:
+    """Those of torch and its device alone: all that layers draw from, in 3 µs instead of 250."""
+    state = {"torch": torch.get_rng_state()}
     if device.type != "cpu":
         state["device"] = torch.get_device_module(device).get_rng_state(device)
     return state
@@ -45,11 +58,16 @@ def random_state(device: torch.device) -> dict[str, Any]:
 def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
     """Put all generators back to where :func:`random_state` saw them."""
     random.setstate(state["python"])
-    torch.set_rng_state(state["torch"])
     if "numpy" in state:
         import numpy as np
 
         kind, keys, *rest = state["numpy"]
         np.random.set_state((kind, keys.numpy().astype("uint32"), *rest))
+    restore_torch_random_state(state, device)
+
+
+def restore_torch_random_state(state: dict[str, Any], device: torch.device) -> None:
+    """Put torch's generators back to where :func:`torch_random_state` saw them."""
+    torch.set_rng_state(state["torch"])
     if "device" in state:
         torch.get_device_module(device).set_rng_state(state["device"], device)
