@@ -164,6 +164,18 @@ except ModuleNotFoundError as error:
     assert 'needs safetensors; install it with: pip install "pinets[train]"' in run(WITHOUT_EXTRAS + code)
 
 
+def test_verbs_say_what_numpy_comes_with():
+    code = """
+import contextlib, io
+from pinets.cli import main
+errors = io.StringIO()
+with contextlib.redirect_stderr(errors):
+    code = main(["train", "cifar10_resnet18", "--dry-run"])
+print(code, errors.getvalue())
+"""
+    assert 'pip install "pinets[train]"' in run(WITHOUT_EXTRAS + code)
+
+
 def test_importing_changes_nothing_global():
     run(
         """

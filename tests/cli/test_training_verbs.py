@@ -61,6 +61,12 @@ def test_dry_run_writes_nothing(capsys, tmp_path):
         (["train", "cifar10_resnet18", "--set", "optimizer.lrr=1"], "did you mean 'optimizer.lr'?"),
         (["train", "cifar10_resnet18", "--set", "epochs=many"], "epochs must be a whole number, got 'many'"),
         (["train", "cifar10_resnet18", "--scale", "tiny"], "tiny"),
+        (["train", "cifar10_resnet18", "--set", "scale=small"], "choose it with --scale"),
+        (["train", "cifar10_resnet18", "--set", "name=cifar10_resnet34"], "'cifar10_resnet34' is another recipe"),
+        (["train", "cifar10_resnet18", "--set", "name=../x"], "must have no slash"),
+        (["train", "cifar10_resnet18", "--set", "name=a\\b"], "must have no slash"),
+        (["train", "cifar10_resnet18", "--set", "name=.x"], "no dot at its beginning, got '.x'"),
+        (["train", "cifar10_resnet18", "--set", "seed=4", "--seeds", "3"], "--seeds 3 stands for seeds 0 to 2"),
         (["compare", "cifar10_resnet18", "cifar10_resnet34", "--seeds", "0"], "expected a whole number from 1 on"),
     ],
 )

@@ -128,12 +128,33 @@ def test_damaged_weights_are_named(tmp_path):
     (tmp_path / "inception").mkdir()
     path = tmp_path / "inception" / "pt_inception-2015-12-05-6726825d.pth"
     path.write_bytes(b"PK\x03\x04 not weights")
-    with pytest.raises(DataError, match=rf"{path.name}: cannot be read as weights"):
+    with pytest.raises(DataError, match=rf"{path.name}: it is damaged .* sha256 is [0-9a-f]{{64}}, .* is 6726825d"):
         load_inception(data_dir=tmp_path)
     assert path.exists()
+    other = path.rename(path.with_name("inception-2015-12-05.pth"))
+    with pytest.raises(DataError, match=rf"{other.name}: cannot be read as weights; its sha256 is") as refused:
+        load_inception(data_dir=tmp_path)
+    assert "weights_only" not in str(refused.value)
 
 
-def test_weights_are_downloaded_once_and_checked(tmp_path, monkeypatch):
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    """Where weights may be: images of a user, $PINETS_DATA and the user's cache; none of them there yet."""
+    monkeypatch.setenv("PINETS_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "images", tmp_path / "data", tmp_path / "cache" / "pinets" / "data"
+
+
+def test_weights_are_looked_for_beyond_the_given_folder(places):
+    images, *others = places
+    for place in reversed(others):
+        (place / "inception").mkdir(parents=True)
+        (place / "inception" / "inception-2015-12-05.pth").touch()
+        assert find_weights(images) == place / "inception" / "inception-2015-12-05.pth"
+    assert not images.exists()
+
+
+def test_weights_are_downloaded_once_and_checked(places, tmp_path, monkeypatch):
     asked = []
 
     def fetch(url, target):
@@ -141,14 +162,15 @@ def test_weights_are_downloaded_once_and_checked(tmp_path, monkeypatch):
         target.write_bytes(b"abc")
 
     with pytest.raises(MissingDataError, match=r"not in .*inception; put https://.* \(sha256:6726825d"):
-        find_weights(tmp_path, fetch)
+        find_weights(tmp_path / "images", fetch)
     assert len(asked) == 2  # both addresses
-    assert not list((tmp_path / "inception").iterdir())
+    assert not list(tmp_path.iterdir())  # where nothing was found, nothing is left
 
     digest = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # of abc
     monkeypatch.setattr(inception_weights, "OFFICIAL", Remote(("https://example.org/weights.pth",), digest))
-    assert find_weights(tmp_path, fetch).read_bytes() == b"abc"
-    assert find_weights(tmp_path, fetch) == tmp_path / "inception" / "weights.pth"
+    assert find_weights(tmp_path / "images", fetch).read_bytes() == b"abc"
+    assert find_weights(tmp_path / "images", fetch) == tmp_path / "data" / "inception" / "weights.pth"
+    assert not (tmp_path / "images").exists()
     assert asked[2:] == ["https://example.org/weights.pth"]
 
 

@@ -71,6 +71,7 @@ def test_the_known_values_of_sngan():
     assert made.epochs * made.steps_per_epoch == 50_000
     assert (made.batch, made.generator_batch, made.discriminator_steps) == (64, 128, 5)
     assert (made.optimizer.lr, made.optimizer.betas) == (2e-4, (0.0, 0.9))
+    assert made.metric == "fid50k_train,is50k_10splits"  # Table 3 has both
 
 
 def test_a_recipe_trains_and_can_be_sampled_from(tiny, run):
@@ -128,7 +129,7 @@ def test_resume_is_bit_for_bit(tiny, fashion, run, tmp_path):
 class Corners:
     """Features that take no time."""
 
-    name, num_features = "corners", 4
+    name, num_features, fc = "corners", 4, None
 
     def __call__(self, images):
         return images[:, 0, 8:10, 8:10].flatten(1).float()
@@ -139,7 +140,8 @@ class Corners:
 
 @pytest.fixture
 def corners(monkeypatch, tmp_path):
-    monkeypatch.setattr("pinets.metrics.generation.evaluation.load_inception", lambda data_dir: Corners())
+    for module in ("metrics.generation.evaluation", "recipes.measuring"):
+        monkeypatch.setattr(f"pinets.{module}.load_inception", lambda data_dir: Corners())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
@@ -161,6 +163,82 @@ def test_the_protocol_is_kept_and_reported_with_its_numbers(measured, tmp_path):
     assert text_table([summarize("fashion", [RunFolder(measured)])]).endswith(f"measured by {told}")
     write_report({"fashion": [RunFolder(measured)]}, tmp_path / "report.html")
     assert told in (tmp_path / "report.html").read_text()
+
+
+class Classes(Corners):
+    """Features that can be told apart, too."""
+
+    fc = torch.nn.Identity()
+
+    def log_probabilities(self, features):
+        return features.log_softmax(dim=1)
+
+
+def few_samples(monkeypatch, **counts):
+    for name, count in counts.items():
+        monkeypatch.setitem(PROTOCOLS, name, replace(PROTOCOLS[name], samples=count))
+
+
+BOTH = "fid10k_test,is50k_10splits"
+
+
+def test_several_protocols_give_what_each_gives_alone(tiny, fashion, tmp_path, corners, monkeypatch):
+    few_samples(monkeypatch, fid10k_test=40, is50k_10splits=40)
+    for module in ("metrics.generation.evaluation", "recipes.measuring"):
+        monkeypatch.setattr(f"pinets.{module}.load_inception", lambda data_dir: Classes())
+    results = {
+        metric: recipes.train(replace(tiny, metric=metric), tmp_path / metric, data_dir=fashion)
+        for metric in (BOTH, *BOTH.split(","))
+    }
+    together, distances, score = results.values()
+    assert together["test"] == distances["test"] | score["test"]
+    assert {"fid", "inception_score"} <= together["test"].keys()
+    assert together["protocol"] == f"{distances['protocol']}; {score['protocol']}"
+    run = recipes.run_folder(tiny, tmp_path / BOTH).path
+    assert recipes.measure(run, data_dir=fashion).values == pytest.approx(distances["test"])  # the first
+
+
+def test_the_score_is_left_out_with_a_note_where_weights_have_no_last_layer(
+    tiny, fashion, tmp_path, corners, monkeypatch
+):
+    few_samples(monkeypatch, fid10k_test=40)
+    result = recipes.train(replace(tiny, metric=BOTH), tmp_path, data_dir=fashion)
+    assert "fid" in result["test"]
+    assert "inception_score" not in result["test"]
+    run = recipes.run_folder(tiny, tmp_path)
+    told = "is50k_10splits not measured: the weights of Inception have no last layer (fc); put https://"
+    assert told in run.result()["protocol"]
+    assert told in text_table([summarize("fashion", [run])])
+
+
+def test_how_it_is_measured_does_not_change_what_is_trained(tiny, fashion, run, tmp_path, corners, monkeypatch):
+    """Reading Inception draws random numbers, for weights that are replaced."""
+    few_samples(monkeypatch, fid10k_test=40)
+    monkeypatch.setattr("pinets.recipes.measuring.load_inception", lambda data_dir: (torch.rand(1), Corners())[1])
+    recipes.train(replace(tiny, metric="fid10k_test"), tmp_path, data_dir=fashion)
+    assert torch.equal(recipes.sample(recipes.run_folder(tiny, tmp_path).path, 4), recipes.sample(run, 4))
+
+
+def test_what_a_metric_lacks_is_told_before_training(tiny, fashion, tmp_path, corners, monkeypatch):
+    def missing(data_dir):
+        raise FileNotFoundError("no weights")
+
+    alone = replace(tiny, metric="is50k_10splits")
+    with pytest.raises(
+        FileNotFoundError, match=r"is50k_10splits cannot be measured: .* no last layer \(fc\); put https"
+    ):
+        recipes.train(alone, tmp_path / "runs", data_dir=fashion)
+    monkeypatch.setattr("pinets.recipes.measuring.load_inception", missing)
+    for recipe in (replace(tiny, metric="fid5k"), replace(tiny, validation_metric="fid5k")):
+        with pytest.raises(FileNotFoundError, match="no weights"):
+            recipes.train(recipe, tmp_path / "runs", data_dir=fashion)
+    for number in range(40):
+        Image.new("RGB", (32, 32), (number, 0, 0)).save(tmp_path / f"{number}.png")
+    pictures = ["data.name=pictures", "data.size=32", "data.pad=0", "model.channels=3", "discriminator.channels=3"]
+    unlabelled = recipes.set_values(tiny, [*pictures, "metric=fid_small"])
+    with pytest.raises(ValueError, match="fid_small trains a classifier, and pictures/train, 32x32 has no labels"):
+        recipes.train(unlabelled, tmp_path / "runs", data_dir=tmp_path)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_run_is_measured_again_by_its_protocol_or_another(measured, fashion, capsys):
@@ -230,6 +308,16 @@ def test_a_checkpoint_of_another_architecture_is_refused_and_nothing_lost(tiny, 
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
+def test_a_model_that_is_built_otherwise_now_is_refused_by_file_and_tensor(run, capsys, monkeypatch):
+    build = recipes.Network.build
+    wider = recipes.get_recipe("fashion_ncp", "small", [*TINY, "model.width=4"]).model
+    monkeypatch.setattr(recipes.Network, "build", lambda network: build(wider))
+    assert main(["sample", str(run)]) == 1
+    error = capsys.readouterr().err
+    assert "step-00000004/shared.safetensors is of another model: model." in error
+    assert "there and (" in error
+
+
 def test_the_report_shows_the_newest_samples(run, tmp_path):
     write_report({"fashion": [RunFolder(run)]}, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
@@ -260,9 +348,20 @@ def test_a_generator_of_other_images_than_the_data_is_refused(fashion, tmp_path,
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("change", ["discriminator.channels=3", "discriminator.size=16", "discriminator.size=64"])
+def test_a_discriminator_of_other_images_than_the_data_is_refused(fashion, tmp_path, change):
+    wrong = recipes.get_recipe("fashion_ncp", "small", [*TINY, change])
+    told = r"discriminator does not take the images, which are of \(1, 32, 32\).*change discriminator\.channels or"
+    with pytest.raises(ValueError, match=told):
+        recipes.train(wrong, tmp_path / "runs", data_dir=fashion)
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
+        ("metric=fid5k,fid2k", "values of these protocols have the same names"),
+        ("metric=fid5k,is50k", "no protocol 'is50k'"),
         ("accumulate=2", "accumulate must be 1, got 2"),
         ("average=1.0", r"average must lie in \[0, 1\), got 1"),
         ("metric=fid5", "no protocol 'fid5'; did you mean 'fid5k'"),

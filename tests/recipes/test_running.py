@@ -12,6 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 from pinets import recipes
+from pinets.cli import main
+from pinets.recipes.running import require_comparable
 from pinets.train.run import ChangedRecipeError, RunFolder
 
 TINY = ["model.width=8", "epochs=2", "batch=20", "data.validation=0.2", "optimizer.lr=0.05", "checkpoint_every=2"]
@@ -57,6 +59,19 @@ def test_a_run_is_neither_overwritten_nor_mixed(tiny, cifar, tmp_path):
     assert recipes.train(tiny, tmp_path, data_dir=cifar, resume=True) == json.loads(json.dumps(first))
 
 
+def test_a_run_that_died_before_its_first_checkpoint_blocks_nothing(tiny, cifar, tmp_path, monkeypatch):
+    def die(*_, **__):
+        raise RuntimeError("a bad value")
+
+    for resume in (False, True):
+        with monkeypatch.context() as patch:
+            patch.setattr("pinets.recipes.running.fit", die)
+            with pytest.raises(RuntimeError, match="a bad value"):
+                recipes.train(replace(tiny, epochs=5), tmp_path / str(resume), data_dir=cifar)
+        assert recipes.train(tiny, tmp_path / str(resume), data_dir=cifar, resume=resume)["epochs"] == 2
+        assert recipes.recipe_from_json(recipes.run_folder(tiny, tmp_path / str(resume)).recipe()) == tiny
+
+
 def test_missing_data_leaves_no_folder(tiny, tmp_path):
     (tmp_path / "nothing" / "cifar-10-batches-bin").mkdir(parents=True)
     with pytest.raises(FileNotFoundError, match=r"cifar-10-batches-bin"):
@@ -76,6 +91,11 @@ def test_a_limit_takes_evenly_from_all_classes(tiny, cifar):
     assert torch.bincount(labels).tolist() == [5] * 10
 
 
+def test_a_limit_is_exact(tiny, cifar):
+    labels = recipes.set_values(tiny, ["data.limit=56"]).data.load(cifar).splits.train.labels
+    assert sorted(torch.bincount(labels).tolist()) == [5] * 4 + [6] * 6
+
+
 def test_compare_trains_each_seed_once(tiny, cifar, tmp_path, monkeypatch):
     other = recipes.get_recipe("cifar10_prodpoly_resnet18", "small", TINY)
     runs = recipes.compare([tiny, other], 2, tmp_path, data_dir=cifar)
@@ -86,6 +106,20 @@ def test_compare_trains_each_seed_once(tiny, cifar, tmp_path, monkeypatch):
     ]
 
 
+def test_the_seeds_of_a_recipe_are_summed_up(cifar, tmp_path, capsys):
+    words = [word for change in [*TINY, "epochs=1"] for word in ("--set", change)]
+    command = ["train", "cifar10_resnet18", "--scale", "small", *words, "--data", str(cifar), "--out", str(tmp_path)]
+    assert main([*command, "--seeds", "2"]) == 0
+    first, second, header, row = capsys.readouterr().out.splitlines()
+    assert "seed-0: test loss" in first
+    assert "seed-1: test loss" in second
+    assert header.split()[:2] == ["recipe", "runs"]
+    assert row.split()[:2] == ["cifar10_resnet18-small", "2"]
+    assert "±" in row
+    assert main([*command, "--resume"]) == 0
+    assert "±" not in capsys.readouterr().out  # one run has no deviation
+
+
 def test_only_what_is_comparable_is_compared(tiny, cifar, tmp_path):
     longer = recipes.get_recipe("cifar10_prodpoly_resnet18", "small", [*TINY, "epochs=3"])
     with pytest.raises(ValueError, match=r"cannot be compared.*epochs is 2 and 3"):
@@ -94,6 +128,19 @@ def test_only_what_is_comparable_is_compared(tiny, cifar, tmp_path):
         recipes.compare([tiny, tiny], 1, tmp_path, data_dir=cifar)
     with pytest.raises(ValueError, match="at least two"):
         recipes.compare([tiny], 1, tmp_path, data_dir=cifar)
+    other = recipes.get_recipe("cifar10_prodpoly_resnet18", "small", [*TINY, "seed=3"])
+    with pytest.raises(ValueError, match=r"the seeds to compare are 0 to 1, and cifar10_prodpoly_resnet18 has seed=3"):
+        recipes.compare([tiny, other], 2, tmp_path, data_dir=cifar)
+
+
+@pytest.mark.parametrize(
+    "change", ["steps_per_epoch=7", "discriminator_steps=2", "generator_batch=7", "metric=fid5k", "precision=bf16"]
+)
+def test_generators_are_compared_with_the_same_budget_and_measure(change):
+    first, second = (recipes.get_recipe(f"fashion_{kind}", "small") for kind in ("ccp", "ncp"))
+    require_comparable(first, second)
+    with pytest.raises(ValueError, match=rf"cannot be compared.*{change.partition('=')[0]} is"):
+        require_comparable(first, recipes.set_values(second, [change]))
 
 
 def test_a_layer_that_would_crash_torch_is_refused(tiny, cifar, tmp_path):

@@ -6,6 +6,8 @@ import statistics
 
 import pytest
 
+from pinets import recipes
+from pinets.cli import main
 from pinets.report.training import curve_figure, group_runs, summarize, text_table, write_report
 from pinets.train.files import write_json
 from pinets.train.run import RunFolder
@@ -72,3 +74,55 @@ def test_the_report_needs_nothing_beside_it(runs, tmp_path):
     assert "0.6000 ± 0.1000" in page
     assert "seed-2: not finished, step 30" in page
     assert re.findall(r'(?:src|href)="([^"#]+)', page) == []  # beside references within the figures
+
+
+@pytest.fixture
+def variants(tmp_path):
+    """Finished runs of one recipe: two seeds as they are, one of them from before a key existed, and two changed."""
+    for folder, changes in {
+        "a": [],
+        "b": ["seed=1"],
+        "clipped": ["clip=1.5"],
+        "narrow": ["model.width=8", "schedule=Constant"],
+    }.items():
+        values = recipes.to_json(recipes.get_recipe("cifar10_resnet18", "small", changes))
+        if folder == "b":
+            del values["clip"]
+        run = RunFolder(tmp_path / folder)
+        run.start(values, processes=1)
+        write_json(run.result_file, {"test": {"accuracy": 0.5}, "parameters": {"model": 10}, "seconds": 60.0})
+    return tmp_path
+
+
+def test_runs_of_other_values_under_one_name_are_not_averaged(variants):
+    groups = group_runs([variants])
+    assert [[run.path.name for run in group] for group in groups.values()] == [["a", "b"], ["clipped"], ["narrow"]]
+    usual, clipped, narrow = groups
+    assert usual.startswith("cifar10_resnet18-small (clip=none, ")
+    assert "clip=1.5" in clipped
+    assert "model.width=8" in narrow
+    assert "schedule=Constant" in narrow
+    assert [*group_runs([variants / "a", variants / "b"])] == ["cifar10_resnet18-small"]
+
+
+def test_a_run_that_is_named_twice_counts_once(variants, capsys, monkeypatch):
+    monkeypatch.chdir(variants)
+    assert main(["report", "a", str(variants / "a"), "b/../a"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["cifar10_resnet18-small", "1"]
+
+
+@pytest.mark.parametrize(
+    "file, content, told",
+    [
+        ("recipe.json", "{}", r"recipe\.json is damaged: it has no name, scale"),
+        ("result.json", "[]", r"result\.json is damaged: it has no test, parameters, seconds"),
+        ("metrics.jsonl", "garbage\n", r"metrics\.jsonl, line 1: not valid JSON"),
+    ],
+)
+def test_a_damaged_run_is_named_and_left_out_of_a_report_of_several(variants, file, content, told):
+    (variants / "b" / file).write_text(content)
+    with pytest.warns(UserWarning, match=rf"the run in .*b is left out: .*{told}"):
+        groups = group_runs([variants / "a", variants / "b"])
+    assert [run.path.name for group in groups.values() for run in group] == ["a"]
+    with pytest.raises(ValueError, match=told):
+        group_runs([variants / "b"])

@@ -66,6 +66,31 @@ def test_a_task_that_does_not_check_is_stopped_too(toy, accelerator, run):
         fit(task, toy.PLAN, run, accelerator)
 
 
+class BreakByChance(nn.Module):
+    """Gives what is not a number in one of eight forward passes, by the random numbers it draws."""
+
+    def forward(self, x):
+        return x / 0 if torch.rand(()) < 1 / 8 else x
+
+
+def test_a_layer_that_breaks_by_chance_is_found(toy, accelerator, run):
+    """The step is repeated with the random numbers it had."""
+    task = toy.classifier(accelerator)
+    task.network[2] = BreakByChance()
+    with pytest.raises(NonFiniteError, match=r"the first layer to give it is model\.2 \(BreakByChance\)"):
+        fit(task, toy.PLAN, run, accelerator)
+
+
+def test_what_does_not_happen_again_is_blamed_on_nothing(toy, accelerator, run):
+    task = toy.classifier(accelerator)
+    task.network[2] = toy.Break(at=6)
+    task.network[2].register_forward_hook(lambda layer, *_: setattr(layer, "at", 100) if layer.calls == 6 else None)
+    with pytest.raises(
+        NonFiniteError, match=r"step 6: .*; it did not happen again when the step was repeated; the last"
+    ):
+        fit(task, toy.PLAN, run, accelerator)
+
+
 def test_the_innermost_first_layer_is_found(toy):
     network = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Identity(), toy.Break(at=1), nn.Linear(2, 2)))
     with first_non_finite_layer({"net": network}) as found:

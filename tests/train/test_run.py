@@ -19,9 +19,20 @@ def run(tmp_path):
     return made
 
 
-def test_a_run_is_never_overwritten(run):
+def test_a_run_that_has_come_to_something_is_never_overwritten(run):
+    (run.checkpoints_folder / "step-00000001").mkdir(parents=True)
     with pytest.raises(FileExistsError, match="already holds a run: resume it"):
         run.start(RECIPE, processes=1)
+
+
+def test_a_run_that_died_before_its_first_checkpoint_gives_way(run):
+    run.metrics_file.write_text('{"split": "train", "step": 1, "epoch": 1}\n')
+    run.pictures_folder.mkdir()
+    (run.checkpoints_folder / ".tmp-step-00000001").mkdir(parents=True)  # half-written when it died
+    run.start({**RECIPE, "epochs": 4}, processes=1)
+    assert run.recipe()["epochs"] == 4
+    assert run.metrics() == []
+    assert not run.pictures_folder.exists()
 
 
 def test_a_changed_recipe_is_refused_by_key_and_values(run):
@@ -62,8 +73,18 @@ def test_an_unfinished_run_says_so(run):
 
 
 def test_a_line_cut_short_is_left_out(run):
-    run.metrics_file.write_text('{"split": "train", "step": 1}\n{"split": "tra')
-    assert run.metrics() == [{"split": "train", "step": 1}]
+    run.metrics_file.write_text('{"split": "train", "step": 1, "epoch": 1}\n{"split": "tra')
+    assert run.metrics() == [{"split": "train", "step": 1, "epoch": 1}]
+
+
+@pytest.mark.parametrize(
+    "line, told",
+    [(b"garbage", "not valid JSON"), (b"\xff", "not valid JSON"), (b'{"step": 1}', "must have split, step")],
+)
+def test_a_damaged_line_of_the_log_is_named(run, line, told):
+    run.metrics_file.write_bytes(b'{"split": "train", "step": 1, "epoch": 1}\n' + line + b"\n")
+    with pytest.raises(ValueError, match=rf"metrics\.jsonl, line 2: .*{told}"):
+        run.metrics()
 
 
 def test_two_processes_cannot_train_in_one_folder(run):

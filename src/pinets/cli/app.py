@@ -103,5 +103,7 @@ def make_parser(words: Sequence[str]) -> Parser:
 def explain(error: Exception) -> str:
     """An error in one line."""
     text = " ".join(str(error).split())
+    if isinstance(error, ModuleNotFoundError) and error.name == "numpy":  # the one that is imported as it is
+        text += '; install it with: pip install "pinets[train]"'
     explained = isinstance(error, (ValueError, TypeError, RuntimeError, OSError, ImportError))
     return text if explained and text else f"{type(error).__name__}: {text}".rstrip(": ")

@@ -50,7 +50,10 @@ def add_recipe_options(parser: Parser) -> None:
 def read_recipe(name: str, args: argparse.Namespace) -> Recipe:
     """The recipe that the options of :func:`add_recipe_options` ask for."""
     from pinets.recipes import RecipeError, get_recipe
+    from pinets.recipes.registry import keys_of
 
+    if args.seeds is not None and "seed" in keys_of(args.set):
+        raise UsageError(f"--seeds {args.seeds} stands for seeds 0 to {args.seeds - 1}: leave out --set seed=...")
     try:
         return get_recipe(name, args.scale, args.set)
     except RecipeError as error:
@@ -59,7 +62,7 @@ def read_recipe(name: str, args: argparse.Namespace) -> Recipe:
 
 def run(args: argparse.Namespace) -> int:
     from pinets import recipes
-    from pinets.report.training import write_report
+    from pinets.report.training import summarize, text_table, write_report
 
     recipe = read_recipe(args.name, args)
     runs = [recipe] if args.seeds is None else [replace(recipe, seed=seed) for seed in range(args.seeds)]
@@ -75,4 +78,6 @@ def run(args: argparse.Namespace) -> int:
             folder = recipes.run_folder(one, args.out)
             write_report({one.title: [folder]}, folder.path / "report.html", title=f"{one.title}, seed {one.seed}")
             print(f"{folder.path}: " + ", ".join(f"test {name} {value:.4f}" for name, value in result["test"].items()))
+    if len(runs) > 1 and recipes.is_main_process():
+        print(text_table([summarize(recipe.title, [recipes.run_folder(one, args.out) for one in runs])]))
     return 0

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from pinets._extras import require
 from pinets.data.download import Fetch, Remote, data_folder, fetch, obtain_file
 from pinets.data.errors import DataError, MissingDataError
 from pinets.metrics.inception import CLASSES, Inception, fold_batch_norm
@@ -39,10 +41,9 @@ def load_inception(
     """The Inception network with its weights, ready to extract features: evaluation mode, batch norm folded in.
 
     Args:
-        path: A file of weights; if left out, ``inception/`` of the data folder is looked into, and the official file
-            is downloaded to it once if there is none.
+        path: A file of weights; that of :func:`find_weights` if left out.
         num_features: Which layer's features, see :class:`pinets.metrics.inception.Inception`.
-        data_dir: The data folder; ``$PINETS_DATA`` or the user's cache if left out.
+        data_dir: A data folder to look into before ``$PINETS_DATA`` and the user's cache.
         fetch: What downloads.
     """
     file = find_weights(data_dir, fetch) if path is None else Path(path)
@@ -56,16 +57,27 @@ def load_inception(
 
 
 def find_weights(data_dir: str | Path | None = None, fetch: Fetch = fetch) -> Path:
-    """The file of weights in the data folder, downloaded if there is none."""
-    folder = data_folder(data_dir) / FOLDER
-    for name in (*(url.rpartition("/")[2] for url in OFFICIAL.urls), WITHOUT_CLASSES):
-        if (folder / name).is_file():
-            return folder / name
+    """The file of weights in ``inception/`` of the given folder, of ``$PINETS_DATA`` or of the user's cache.
+
+    If there is none it is downloaded to one of the latter two: the given folder may be one of somebody's images.
+    """
+    cache = Path(require("pooch", extra="train").os_cache("pinets")) / "data"
+    folders = [folder / FOLDER for folder in dict.fromkeys([data_folder(data_dir), data_folder(), cache])]
+    for name in (*_official_names(), WITHOUT_CLASSES):
+        for folder in folders:
+            if (folder / name).is_file():
+                return folder / name
+    target = data_folder() / FOLDER
+    missing = [folder for folder in (target, *target.parents) if not folder.exists()]
     try:
-        return obtain_file(OFFICIAL, folder, fetch)
+        return obtain_file(OFFICIAL, target, fetch)
     except (OSError, DataError) as error:
+        with suppress(OSError):  # one was never made, or something else is in it by now
+            for folder in missing:
+                folder.rmdir()
         raise MissingDataError(
-            f"the weights of the Inception network are not in {folder}; put {OFFICIAL} there ({error})"
+            f"the weights of the Inception network are not in {' or '.join(map(str, folders))}; put {OFFICIAL} there "
+            f"({error})"
         ) from error
 
 
@@ -76,11 +88,18 @@ def _read(path: Path) -> Mapping[str, Tensor]:
     with path.open("rb") as file:
         checksum = hashlib.file_digest(file, "sha256").hexdigest()
     official = OFFICIAL.checksum.removeprefix("sha256:")
+    if path.name in _official_names() and checksum != official:
+        raise DataError(
+            f"{path}: it is damaged or another file: its sha256 is {checksum}, and that of the official file of this "
+            f"name is {official}; delete it, or put {OFFICIAL} in its place"
+        )
     content: Any = None
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # what torch raises for a damaged file depends on where the damage is
-        raise DataError(f"{path}: cannot be read as weights ({error}); its sha256 is {checksum}") from error
+        raise DataError(
+            f"{path}: cannot be read as weights; its sha256 is {checksum}; put {OFFICIAL} in its place"
+        ) from error
     if checksum != official and _digest(content) != CONTENT:
         raise DataError(
             f"{path}: these are not the weights of TensorFlow's Inception network of 2015-12-05: its sha256 is "
@@ -88,6 +107,10 @@ def _read(path: Path) -> Mapping[str, Tensor]:
             "in its place"
         )
     return content  # type: ignore[no-any-return]
+
+
+def _official_names() -> tuple[str, ...]:
+    return tuple(url.rpartition("/")[2] for url in OFFICIAL.urls)
 
 
 def _digest(content: Any) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,16 +15,15 @@ from torch.nn import functional as F
 from pinets.data import Batches, Compose, FolderSet, ImageSet, Normalize, RandomFlip, SampleSet, Transform, load
 from pinets.losses import Hinge, NonSaturating, Wasserstein
 from pinets.metrics.generation import TensorSource, get_protocol
-from pinets.metrics.generation import evaluate as evaluate_images
+from pinets.recipes.measuring import Measurement, protocol_names
 from pinets.recipes.model import Network
 from pinets.recipes.recipe import Recipe
-from pinets.train.generation import Generation, Sampler
+from pinets.train.generation import Generation
 from pinets.train.layout import put_channels_last
 from pinets.train.loop import Plan
 from pinets.train.optimizers import Adam
 from pinets.train.randomness import seed_everything, seed_processes_apart
 from pinets.train.schedules import Constant, LinearDecay
-from pinets.train.task import Split
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -104,7 +104,8 @@ class GenerationRecipe(Recipe):
         discriminator_steps: Updates of the discriminator, of ``batch`` images each, for one of the generator.
         generator_batch: Images in an update of the generator.
         average: How much of the moving average of the generator's weights a step keeps.
-        metric: The protocol of the test, one of ``pinets.metrics.generation.PROTOCOLS``; none if ``None``.
+        metric: The protocol of the test, one of ``pinets.metrics.generation.PROTOCOLS``, or several with commas between
+            them; none if ``None``.
         validation_metric: The protocol during training, which should be a quick one.
         channels_last: The layout of images in memory that is faster for convolutions.
     """
@@ -134,9 +135,8 @@ class GenerationRecipe(Recipe):
             raise ValueError(f"average must lie in [0, 1), got {self.average}")
         if self.accumulate != 1:
             raise ValueError(f"a generator's batches are not divided: accumulate must be 1, got {self.accumulate}")
-        for protocol in (self.metric, self.validation_metric):
-            if protocol is not None:
-                get_protocol(protocol)
+        for metric in (self.metric, self.validation_metric):
+            protocol_names(metric)
 
     def networks(self) -> dict[str, nn.Module]:
         return {"model": self.model.build(), "discriminator": self.discriminator.build()}
@@ -165,6 +165,13 @@ class GenerationRecipe(Recipe):
             rank=accelerator.process_index,
             world_size=processes,
         )
+        # before the seed is set: reading the weights of Inception draws random numbers
+        measure = Measurement(
+            {"validation": self.validation_metric, "test": self.metric},
+            reference=partial(self.reference, train=train, test=test),
+            device=accelerator.device,
+            data_dir=data_dir,
+        )
         seed_everything(self.seed, accelerator.device)
         networks = self.networks()
         if self.channels_last:
@@ -180,21 +187,10 @@ class GenerationRecipe(Recipe):
             for name, optimizer in optimizers.items()
         }
         latent: Any = generator.latent
-        _require_alike(generator, latent, train)
+        _require_alike(generator, discriminator, latent, train)
 
         def noise(count: int) -> Tensor:
             return draw_noise(self.noise, count, latent, accelerator.device)
-
-        protocols: dict[Split, str] = {}
-
-        def evaluate(sample: Sampler, split: Split) -> dict[str, float]:
-            protocol = self.metric if split == "test" else self.validation_metric
-            if protocol is None:
-                return {}
-            source = self.reference(protocol, train, test)
-            result = evaluate_images(sample, source, protocol, device=accelerator.device, data_dir=data_dir)
-            protocols[split] = result.conditions
-            return result.values
 
         task = Generation(
             generator,
@@ -204,28 +200,38 @@ class GenerationRecipe(Recipe):
             loss=self.loss,
             noise=noise,
             batches=batches,
-            evaluate=evaluate,
+            evaluate=measure,
             accelerator=accelerator,
             discriminator_steps=self.discriminator_steps,
             generator_batch=self.generator_batch // processes,
             average=self.average,
-            protocols=protocols,
+            seed=self.seed,
+            protocols=measure.protocols,
         )
         seed_processes_apart(self.seed, accelerator)
         return task, self.plan(self.steps_per_epoch)
 
 
-def _require_alike(generator: nn.Module, latent: int, train: SampleSet) -> None:
-    """Refuse a generator of images of another kind than those it is to imitate."""
+def _require_alike(generator: nn.Module, discriminator: nn.Module, latent: int, train: SampleSet) -> None:
+    """Refuse a generator of images of another kind than those it is to imitate, and a discriminator of others."""
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        made = generator.eval()(torch.zeros(1, latent)).shape[1:]
+        image = generator.eval()(torch.zeros(1, latent))
     generator.train()
-    real = train.read(torch.tensor([0]), torch.zeros(1, train.draws)).shape[1:]
+    made, real = image.shape[1:], train.read(torch.tensor([0]), torch.zeros(1, train.draws)).shape[1:]
     if made != real:
         raise ValueError(
             f"the generator makes images of {tuple(made)} and the data are of {tuple(real)} (channels, height, width): "
             "change channels or size of model and discriminator, or of data"
         )
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            discriminator.eval()(image)
+    except RuntimeError as error:  # torch's, of some layer's shapes
+        raise ValueError(
+            f"the discriminator does not take the images, which are of {tuple(real)} (channels, height, width): change "
+            "discriminator.channels or discriminator.size"
+        ) from error
+    discriminator.train()
 
 
 def draw_noise(name: NoiseName, count: int, latent: int, device: torch.device | str = "cpu") -> Tensor:

@@ -177,7 +177,7 @@ def cifar10_sngan(scale: Scale = "full") -> GenerationRecipe:
         discriminator_steps=5,
         generator_batch=128,
         average=0.999,  # not in paper
-        metric="fid50k_train",
+        metric="fid50k_train,is50k_10splits",
     )
     return _small_sngan(full) if scale == "small" else full
 

@@ -55,6 +55,10 @@ class Recipe(ABC):
             raise ValueError(f"a batch of {self.batch} cannot be divided into {self.accumulate} equal parts")
         if self.seed < 0:
             raise ValueError(f"seed must not be negative, got {self.seed}")
+        if not self.name or self.name.startswith(".") or "/" in self.name or "\\" in self.name:
+            raise ValueError(
+                f"name is that of a folder: it must have no slash and no dot at its beginning, got {self.name!r}"
+            )
 
     @property
     def title(self) -> str:

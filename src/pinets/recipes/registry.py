@@ -11,7 +11,7 @@ from pinets._nearest import did_you_mean
 from pinets.recipes.recipe import Recipe, Scale
 from pinets.recipes.values import RecipeError, from_json, set_values
 
-__all__ = ["get_recipe", "list_recipes", "recipe", "recipe_from_json", "recipe_notes"]
+__all__ = ["get_recipe", "keys_of", "list_recipes", "recipe", "recipe_from_json", "recipe_notes"]
 
 Maker = TypeVar("Maker", bound=Callable[[Scale], Recipe])
 _MAKERS: dict[str, Callable[[Scale], Recipe]] = {}
@@ -37,8 +37,18 @@ def get_recipe(name: str, scale: Scale = "full", changes: Iterable[str] = ()) ->
     Traceback (most recent call last):
     pinets.recipes.values.RecipeError: there is no recipe 'cifar10_resnet_18'; did you mean 'cifar10_resnet18'?
     """
-    made = _maker(name)(scale)
-    return set_values(replace(made, name=name, scale=scale), changes)
+    changes = list(changes)
+    if "scale" in keys_of(changes):
+        raise RecipeError("scale stands for many values and cannot be changed alone: choose it with --scale")
+    made = set_values(replace(_maker(name)(scale), name=name, scale=scale), changes)
+    if made.name != name and made.name in _MAKERS:
+        raise RecipeError(f"name: {made.name!r} is another recipe, whose runs must not be mixed with those of {name!r}")
+    return made
+
+
+def keys_of(changes: Iterable[str]) -> set[str]:
+    """The keys that changes such as ``"seed=3"`` are about."""
+    return {change.partition("=")[0].strip() for change in changes}
 
 
 def recipe_notes(name: str) -> str:

@@ -20,6 +20,12 @@ from pinets.train.task import Split
 
 __all__ = ["compare", "evaluate", "is_main_process", "require_comparable", "run_folder", "train"]
 
+# the keys in which recipes that are compared must agree, those of them that they have
+_BUDGET = (
+    *("scale", "data", "epochs", "batch", "precision"),
+    *("steps_per_epoch", "discriminator_steps", "generator_batch", "metric"),
+)
+
 
 def run_folder(recipe: Recipe, out: str | Path = "runs") -> RunFolder:
     """Where the run of a recipe is kept: ``out/NAME/seed-0``, or ``out/NAME-small/seed-0``."""
@@ -36,12 +42,12 @@ def train(
         out: Where run folders are kept.
         data_dir: Where data sets are looked for.
         resume: Whether to go on with a run that exists; a finished one gives its result. A run that exists is an error
-            otherwise, and so is one of another recipe.
+            otherwise, and so is one of another recipe. One without a checkpoint has nothing to lose: it starts anew.
     """
     accelerator = make_accelerator(recipe.precision, recipe.accumulate)
     run, values = run_folder(recipe, out), to_json(recipe)
     main = accelerator.is_main_process
-    if run.exists and resume:
+    if run.has_progress and resume:
         # keys that recipes have had since the run was started have their defaults, which change nothing
         run.require_same_recipe(values, before=to_json(recipe_from_json(run.recipe())))
         changes = [] if run.finished else run.changed_environment(accelerator.num_processes)
@@ -55,7 +61,7 @@ def train(
         return run.result()
     task, plan = recipe.prepare(data_dir, accelerator)  # before anything is written: data may be missing
     with run.lock() if main else nullcontext():
-        if main and not run.exists:
+        if main and not run.has_progress:  # there is none, or one that died before it had anything to lose
             run.start(values, accelerator.num_processes)
         accelerator.wait_for_everyone()
         title = f"{recipe.title}, seed {recipe.seed}"
@@ -102,6 +108,9 @@ def compare(
         raise ValueError(f"there must be at least two recipes to compare, got {len(recipes)}")
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
+    for recipe in recipes:
+        if recipe.seed != 0:
+            raise ValueError(f"the seeds to compare are 0 to {seeds - 1}, and {recipe.name} has seed={recipe.seed}")
     for other in recipes[1:]:
         require_comparable(recipes[0], other)
     for seed in range(seeds):  # all recipes of a seed first: stopped early, what there is can be compared
@@ -111,12 +120,12 @@ def compare(
 
 
 def require_comparable(first: Recipe, second: Recipe) -> None:
-    """Two recipes are comparable if they see the same data for the same time."""
-    budget = ("data", "epochs", "batch", "scale")
-    one, two = ({key: value for key, value in to_json(recipe).items() if key in budget} for recipe in (first, second))
+    """Two recipes are comparable if they see the same data for the same time and are measured alike."""
+    one, two = ({key: value for key, value in to_json(recipe).items() if key in _BUDGET} for recipe in (first, second))
     differences = changed_keys(one, two)
     if differences or first.title == second.title:
         told = "; ".join(f"{key} is {a!r} and {b!r}" for key, a, b in differences) or "they are the same recipe"
         raise ValueError(
-            f"{first.name} and {second.name} cannot be compared, they must see the same data for the same time: {told}"
+            f"{first.name} and {second.name} cannot be compared, they must see the same data for the same time and be "
+            f"measured alike: {told}"
         )

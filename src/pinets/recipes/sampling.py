@@ -14,6 +14,7 @@ from pinets.metrics.generation import GenerationResult
 from pinets.metrics.generation import evaluate as evaluate_images
 from pinets.models.generation import ImageGenerator, StyleGenerator
 from pinets.recipes.adversarial import GenerationRecipe, draw_noise
+from pinets.recipes.measuring import protocol_names
 from pinets.recipes.registry import recipe_from_json
 from pinets.recipes.trained import trained
 from pinets.train.generation import EVALUATION_SEED, to_pixels
@@ -67,12 +68,12 @@ def measure(
 
     Args:
         path: The run folder.
-        protocol: One of ``pinets.metrics.generation.PROTOCOLS``; that of the recipe if left out.
+        protocol: One of ``pinets.metrics.generation.PROTOCOLS``; that of the recipe, or its first, if left out.
         samples: Another number of images than the protocol's, which is then said in the result.
         data_dir: Where data sets and the weights of Inception are.
     """
     recipe, generator = _generator(path)
-    chosen = protocol or recipe.metric
+    chosen = protocol or next(iter(protocol_names(recipe.metric)), None)
     if chosen is None:
         raise ValueError(f"the recipe of {path} names no metric: choose a protocol, such as fid5k")
 

@@ -79,5 +79,6 @@ def load_shape_model(path: str | Path, *, data_dir: str | Path | None = None) ->
     splits = recipe.data.load(data_dir)
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
         network = recipe.model.build(load_hierarchy(recipe, splits.train), recipe.latent)
+    checkpoint.require_fits("model", network)
     network.load_state_dict(checkpoint.shared["networks"]["model"])
     return ShapeModel(network.eval(), Standardize.of(splits.train.shapes), splits, recipe)

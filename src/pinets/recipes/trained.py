@@ -65,6 +65,7 @@ def trained(path: str | Path, *, network: str | None = None, data_dir: str | Pat
         chosen = f"there is no network {name!r}{did_you_mean(name, networks)}" if name else "choose a network"
         raise ValueError(f"{chosen}: the run in {path} has {', '.join(networks)}")
     chosen_network = networks[name]
+    checkpoint.require_fits(name, chosen_network)
     chosen_network.load_state_dict(checkpoint.shared["networks"][name])
     known = _from_data(recipe, data_dir)
     return Trained(chosen_network.eval(), recipe, **known, expression=_expression(recipe, chosen_network))

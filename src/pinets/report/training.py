@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 import statistics
+import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from pinets._files import write_bytes
+from pinets.recipes import RecipeError, recipe_from_json, to_json
 from pinets.report.figures import COLORS, band, drawing_svg, figure_svg, new_figure, tidy
 from pinets.report.page import Page, code, paragraph, table
 from pinets.report.pictures import picture_html
 from pinets.report.text import aligned
-from pinets.train.run import RunFolder
+from pinets.train.run import RunFolder, changed_keys
 
 __all__ = [
     "RecipeSummary",
@@ -55,18 +58,92 @@ class RecipeSummary:
 
 
 def group_runs(paths: Sequence[str | Path]) -> dict[str, list[RunFolder]]:
-    """The runs in the given folders by recipe; a folder is a run, or holds runs at any depth."""
-    groups: dict[str, list[RunFolder]] = {}
+    """The runs in the given folders by recipe, the seed aside; a folder is a run, or holds runs at any depth.
+
+    A run is counted once, however often it is named. Recipes of one name whose values differ are told apart by these
+    values. A run whose files are damaged is left out with a warning, where there are others.
+    """
+    variants: dict[str, list[tuple[dict[str, Any], list[RunFolder]]]] = {}
+    for run, recipe in _readable(_find_runs(paths)):
+        title = recipe["name"] if recipe["scale"] == "full" else f"{recipe['name']}-{recipe['scale']}"
+        known = variants.setdefault(title, [])
+        same = next((runs for values, runs in known if not changed_keys(values, recipe)), None)
+        if same is None:
+            known.append((recipe, [run]))
+        else:
+            same.append(run)
+    return {
+        title + difference: runs
+        for title, known in variants.items()
+        for difference, (_, runs) in zip(_differences([values for values, _ in known]), known, strict=True)
+    }
+
+
+def _find_runs(paths: Sequence[str | Path]) -> list[RunFolder]:
+    found: dict[Path, RunFolder] = {}
     for path in map(Path, paths):
-        found = sorted(file.parent for file in path.rglob("recipe.json"))
-        if not found:
+        folders = sorted(file.parent for file in path.rglob("recipe.json"))
+        if not folders:
             raise FileNotFoundError(f"there is no run in {path}: no recipe.json")
-        for folder in found:
-            run = RunFolder(folder)
-            recipe = run.recipe()
-            scale = "" if recipe["scale"] == "full" else f"-{recipe['scale']}"
-            groups.setdefault(recipe["name"] + scale, []).append(run)
-    return groups
+        for folder in folders:
+            found.setdefault(folder.resolve(), RunFolder(folder))
+    return list(found.values())
+
+
+def _readable(runs: Sequence[RunFolder]) -> list[tuple[RunFolder, dict[str, Any]]]:
+    """The runs whose files can be read, with their recipes."""
+    readable = []
+    for run in runs:
+        try:
+            recipe = _recipe_without_seed(run)
+            run.metrics()
+            if run.finished:
+                _require_keys(run.result_file, run.result(), "test", "parameters", "seconds")
+            readable.append((run, recipe))
+        except ValueError as error:
+            if len(runs) == 1:
+                raise
+            warnings.warn(f"the run in {run.path} is left out: {error}", stacklevel=3)
+    return readable
+
+
+def _recipe_without_seed(run: RunFolder) -> dict[str, Any]:
+    """What runs of one recipe have in common, with the defaults of keys that a run is older than."""
+    recipe = _require_keys(run.recipe_file, run.recipe(), "name", "scale")
+    with suppress(RecipeError):  # one of another version, or of somebody's own: as it is
+        recipe = to_json(recipe_from_json(recipe))
+    return {key: value for key, value in recipe.items() if key != "seed"}
+
+
+def _require_keys(file: Path, content: Any, *keys: str) -> dict[str, Any]:
+    missing = [key for key in keys if key not in content] if isinstance(content, dict) else keys
+    if missing:
+        raise ValueError(f"{file} is damaged: it has no {', '.join(missing)}")
+    return content  # type: ignore[no-any-return]
+
+
+def _differences(recipes: Sequence[dict[str, Any]]) -> list[str]:
+    """What tells recipes of one name apart, for each: the values of the keys in which they differ; of one, nothing.
+
+    >>> _differences([{"clip": 1, "lr": 0.1}, {"clip": 2, "lr": 0.1}])
+    [' (clip=1)', ' (clip=2)']
+    """
+    if len(recipes) == 1:
+        return [""]
+    first, *others = recipes
+    keys = dict.fromkeys(key for other in others for key, _, _ in changed_keys(first, other))
+    told = [", ".join(filter(None, (_told(recipe, key) for key in keys))) for recipe in recipes]
+    return [f" ({values})" if values else "" for values in told]
+
+
+def _told(recipe: Mapping[str, Any], key: str) -> str:
+    """A value of a recipe as it is set on a command line; empty where the recipe has no such key."""
+    value: Any = recipe
+    for part in key.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return ""
+        value = value[part]
+    return f"{key.replace('.options.', '.').removesuffix('.kind')}={'none' if value is None else value}"
 
 
 def summarize(name: str, runs: Sequence[RunFolder]) -> RecipeSummary:
@@ -74,14 +151,16 @@ def summarize(name: str, runs: Sequence[RunFolder]) -> RecipeSummary:
     results = [run.result() for run in runs if run.finished]
     if not results:
         raise ValueError(f"no run of {name} is finished")
-    values = {key: [result["test"][key] for result in results] for key in results[0]["test"]}
+    # a metric that one of them lacks, as its weights were missing there, has no mean over all
+    shared = [key for key in results[0]["test"] if all(key in result["test"] for result in results)]
+    values = {key: [result["test"][key] for result in results] for key in shared}
     return RecipeSummary(
         name=name,
         runs=len(results),
         parameters=sum(count for name, count in results[0]["parameters"].items() if name != "discriminator"),
         seconds=statistics.fmean(result["seconds"] for result in results),
         metrics={key: (statistics.fmean(found), _deviation(found)) for key, found in values.items()},
-        protocol=results[0].get("protocol", ""),
+        protocol=" and ".join(dict.fromkeys(filter(None, (result.get("protocol") for result in results)))),
     )
 
 

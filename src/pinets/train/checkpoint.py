@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from pinets._extras import require
 from pinets.train.files import checksum, flush_folder, flush_to_disk, read_json, write_json
@@ -30,6 +30,7 @@ __all__ = ["Checkpoint", "CheckpointError", "Checkpoints"]
 
 _FORMAT = "pinets checkpoint, version 1"
 _INDEX = "checkpoint.json"
+_SHARED = "shared.safetensors"
 _TEMPORARY = ".tmp-"
 
 
@@ -45,6 +46,26 @@ class Checkpoint:
     step: int
     processes: int
     shared: dict[str, Any]
+
+    @property
+    def file(self) -> Path:
+        """Where the networks are."""
+        return self.folder / _SHARED
+
+    def require_fits(self, name: str, network: nn.Module) -> None:
+        """Refuse to load a network of this checkpoint into another one, by file and tensor."""
+        saved = self.shared["networks"]
+        if name not in saved:
+            raise CheckpointError(f"{self.file} has the networks {sorted(saved)}, and no {name!r}")
+        theirs = {key: tuple(tensor.shape) for key, tensor in saved[name].items()}
+        ours = {key: tuple(tensor.shape) for key, tensor in network.state_dict().items()}
+        differing = [key for key in [*ours, *theirs] if ours.get(key) != theirs.get(key)]
+        if differing:
+            key = differing[0]
+            raise CheckpointError(
+                f"{self.file} is of another model: {name}.{key} is {theirs.get(key, 'missing')} there and "
+                f"{ours.get(key, 'missing')} here"
+            )
 
     def local(self, process: int) -> dict[str, Any]:
         """What the given process had for itself."""
@@ -77,7 +98,7 @@ class Checkpoints:
             process = f"process-{accelerator.process_index}"
             write_json(temporary / f"{process}.json", _save_tensors(temporary / f"{process}.safetensors", local))
             if accelerator.is_main_process:
-                skeleton = _save_tensors(temporary / "shared.safetensors", shared)
+                skeleton = _save_tensors(temporary / _SHARED, shared)
             accelerator.wait_for_everyone()
             if accelerator.is_main_process:
                 content = {
@@ -156,7 +177,7 @@ class Checkpoints:
                 raise CheckpointError(f"{path} is missing")
             if checksum(path) != expected:
                 raise CheckpointError(f"{path} is truncated or was changed: its checksum differs")
-        shared = unpack(content["shared"], _load_tensors(folder / "shared.safetensors"))
+        shared = unpack(content["shared"], _load_tensors(folder / _SHARED))
         return Checkpoint(folder, content["step"], content["processes"], shared)
 
     def _remove_leftovers(self) -> None:

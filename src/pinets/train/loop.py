@@ -21,7 +21,12 @@ from pinets._progress import Progress, progress
 from pinets.train.checkpoint import Checkpoint, CheckpointError, Checkpoints
 from pinets.train.logs import Log, MetricsLog, NoLog
 from pinets.train.nonfinite import NonFiniteError, NonFiniteLoss, first_non_finite_layer
-from pinets.train.randomness import random_state, restore_random_state
+from pinets.train.randomness import (
+    random_state,
+    restore_random_state,
+    restore_torch_random_state,
+    torch_random_state,
+)
 from pinets.train.run import RunFolder
 from pinets.train.state import non_finite_names
 from pinets.train.task import Task
@@ -129,15 +134,19 @@ def _train(
     batches = chain.from_iterable(repeat(task.batches))  # epoch after epoch
     while position.step < plan.steps:
         batch: Any = None
+        drawn: dict[str, Any] = {}
         metrics: dict[str, float] = {}
         try:
             for _ in range(accelerator.gradient_accumulation_steps):
                 batch = next(batches)
+                drawn = torch_random_state(accelerator.device)  # to repeat the step as it was if it goes wrong
                 _add(metrics, task.train_step(batch), 1 / accelerator.gradient_accumulation_steps)
             if not all(map(math.isfinite, metrics.values())):
                 raise NonFiniteLoss(f"the step returned {_numbers(metrics)}")
         except NonFiniteLoss as reason:
-            raise NonFiniteError(_explain(task, batch, position.step + 1, reason, checkpoints, accelerator)) from reason
+            restore_torch_random_state(drawn, accelerator.device)
+            where = _where(task, batch, accelerator)
+            raise NonFiniteError(f"step {position.step + 1}: {reason}; {where}; {_last_good(checkpoints)}") from reason
         for optimizer in task.optimizers.values():
             # a generator's step leaves gradients in the discriminator: nothing may pass to the next step but what a
             # checkpoint holds
@@ -258,20 +267,11 @@ def restore_networks(task: Task, checkpoint: Checkpoint, accelerator: Accelerato
 
 def _require_fits(checkpoint: Checkpoint, task: Task, accelerator: Accelerator) -> None:
     """Refuse a checkpoint of other networks before anything is loaded."""
-    file = checkpoint.folder / "shared.safetensors"
     saved = checkpoint.shared["networks"]
     if saved.keys() != task.networks.keys():
-        raise CheckpointError(f"{file} has the networks {sorted(saved)}, not {sorted(task.networks)}")
+        raise CheckpointError(f"{checkpoint.file} has the networks {sorted(saved)}, not {sorted(task.networks)}")
     for name, network in task.networks.items():
-        theirs = {key: tuple(tensor.shape) for key, tensor in saved[name].items()}
-        ours = {key: tuple(tensor.shape) for key, tensor in accelerator.unwrap_model(network).state_dict().items()}
-        differing = [key for key in [*ours, *theirs] if ours.get(key) != theirs.get(key)]
-        if differing:
-            key = differing[0]
-            raise CheckpointError(
-                f"{file} is of another model: {name}.{key} is {theirs.get(key, 'missing')} there and "
-                f"{ours.get(key, 'missing')} here"
-            )
+        checkpoint.require_fits(name, accelerator.unwrap_model(network))
 
 
 def _load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
@@ -292,17 +292,15 @@ def _share_buffers(task: Task, accelerator: Accelerator) -> None:
                 buffer.copy_(broadcast(buffer.detach().clone()))
 
 
-def _explain(
-    task: Task, batch: Any, step: int, reason: NonFiniteLoss, checkpoints: Checkpoints, accelerator: Accelerator
-) -> str:
-    """Run the batch again with every layer watched."""
+def _where(task: Task, batch: Any, accelerator: Accelerator) -> str:
+    """Run the batch again with every layer watched, and say which was the first to give what is not finite."""
     networks = {name: accelerator.unwrap_model(network) for name, network in task.networks.items()}
+    again = True
     with first_non_finite_layer(networks) as found, suppress(NonFiniteLoss):
-        task.train_step(batch)
-    where = (
-        f"the first layer to give it is {found[0]}" if found else "all layers are finite, so the loss itself made it"
-    )
-    return f"step {step}: {reason}; {where}; {_last_good(checkpoints)}"
+        again = not all(math.isfinite(float(value)) for value in task.train_step(batch).values())
+    if not again:  # the weights may have moved on: a discriminator is updated before its generator's loss breaks
+        return "it did not happen again when the step was repeated"
+    return f"the first layer to give it is {found[0]}" if found else "all layers are finite, so the loss itself made it"
 
 
 def _last_good(checkpoints: Checkpoints) -> str:

@@ -58,17 +58,26 @@ class RunFolder:
     def finished(self) -> bool:
         return self.result_file.is_file()
 
+    @property
+    def has_progress(self) -> bool:
+        """Whether the run that was started here has something to lose: a result, or a checkpoint in whatever state."""
+        return self.exists and (self.finished or bool(Checkpoints(self.checkpoints_folder, owner="").folders()))
+
     def require_new(self) -> None:
-        """A run that exists is never overwritten."""
-        if self.exists:
+        """A run that has come to something is never overwritten; one that died before its first checkpoint may be."""
+        if self.has_progress:
             raise FileExistsError(
                 f"{self.path} already holds a run: resume it (--resume) or choose another folder (--out)"
             )
 
     def start(self, recipe: dict[str, Any], processes: int) -> None:
-        """Begin a new run."""
+        """Begin a new run, in place of one that died before its first checkpoint if there is one."""
         self.require_new()
         self.path.mkdir(parents=True, exist_ok=True)
+        if self.exists:
+            self.metrics_file.unlink(missing_ok=True)
+            for folder in (self.tensorboard_folder, self.pictures_folder):
+                shutil.rmtree(folder, ignore_errors=True)
         write_json(self.environment_file, environment(processes))
         write_json(self.recipe_file, recipe)  # last: with it, the run exists
 
@@ -106,8 +115,8 @@ class RunFolder:
         """The lines of the log, of one split if given; a line that a crash cut short is left out."""
         if not self.metrics_file.is_file():
             return []
-        lines = self.metrics_file.read_text(encoding="utf-8").split("\n")[:-1]  # a whole line ends in a newline
-        rows = [json.loads(line) for line in lines]
+        lines = self.metrics_file.read_bytes().split(b"\n")[:-1]  # a whole line ends in a newline
+        rows = [_metrics_row(line, f"{self.metrics_file}, line {number}") for number, line in enumerate(lines, start=1)]
         return [row for row in rows if split is None or row["split"] == split]
 
     def pictures(self, name: str) -> list[Path]:
@@ -148,6 +157,16 @@ def changed_keys(old: Any, new: Any, key: str = "") -> list[tuple[str, Any, Any]
         parts = (changed_keys(old.get(name), new.get(name), f"{key}.{name}" if key else name) for name in names)
         return [change for part in parts for change in part]
     return [] if old == new else [(key, old, new)]
+
+
+def _metrics_row(line: bytes, place: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:  # JSON and Unicode errors are both ValueErrors
+        raise ValueError(f"{place}: not valid JSON: {error}") from error
+    if not isinstance(row, dict) or not {"split", "step", "epoch"} <= row.keys():
+        raise ValueError(f"{place}: a line of the log must have split, step and epoch, got {row!r}")
+    return row
 
 
 def environment(processes: int) -> dict[str, Any]:
