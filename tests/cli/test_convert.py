@@ -68,6 +68,44 @@ def test_what_cannot_be_converted_is_refused(tmp_path, capsys, words, code, mess
     assert not out.exists()
 
 
+def test_damaged_weights_are_refused_by_name_and_in_our_own_words(tmp_path, capsys):
+    for name in ("cut.safetensors", "cut.pth", "empty.pth", "text.pth"):
+        torch.save(create_model("resnet18_cifar", width=4).state_dict(), tmp_path / name)
+        content = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes({"empty.pth": b"", "text.pth": b"not weights"}.get(name, content[:1000]))
+        words = ["convert", RESNET, "--weights", str(tmp_path / name), "--out", str(tmp_path / "out.safetensors")]
+        assert main(words) == 1
+        told = capsys.readouterr().err
+        assert name in told
+        assert "complete safetensors file" in told or "it is damaged, or holds more than tensors" in told
+        assert "weights_only" not in told
+
+
+def test_the_first_mismatch_is_named(tmp_path, capsys):
+    state = create_model("resnet18_cifar", width=8, depths=(1, 2)).state_dict()
+    torch.save({**state, "more": torch.zeros(1)}, tmp_path / "more.pth")
+    torch.save([1], tmp_path / "list.pth")
+    del state["fc.bias"]
+    torch.save(state, tmp_path / "less.pth")
+    reasons = {"more.pth": "more is not part of it", "less.pth": "fc.bias is missing", "list.pth": "it holds list"}
+    for name, reason in reasons.items():
+        words = ["convert", RESNET, "--weights", str(tmp_path / name), "--out", str(tmp_path / "out.safetensors")]
+        assert main(words) == 1
+        assert f"{name} does not hold the weights of this model: {reason}" in capsys.readouterr().err
+
+
+def test_reasons_are_told_line_by_line_with_the_right_counts(tmp_path, capsys):
+    first = tmp_path / "first.safetensors"
+    assert main(["convert", RESNET, "--out", str(first)]) == 0
+    capsys.readouterr()
+    assert main(["convert", str(first), "--out", str(tmp_path / "second.safetensors")]) == 2
+    count = sum(parameter.numel() for parameter in spec.load(first)[0].parameters())
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"0 converted, 3 kept; {count:,} parameters before, {count:,} after"
+    assert lines[1] == "  kept      layer1.0: it multiplies already"
+    assert lines[-1] == "pinets convert: there is no residual block that could be converted"
+
+
 def test_weights_of_another_model_and_pickled_code_are_refused(tmp_path, capsys):
     class Harm:
         def __reduce__(self):

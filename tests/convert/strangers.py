@@ -143,6 +143,57 @@ class FunctionalBasic(nn.Module):
         return F.relu(self.bn2(self.conv2(out)) + self.shortcut(x))
 
 
+class Normed(nn.Module):
+    """A basic block with another name for its norms."""
+
+    expansion = 1
+
+    def __init__(self, inputs, channels, stride=1):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, channels, 3, stride, 1, bias=False)
+        self.norm1 = norm(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1, bias=False)
+        self.norm2 = norm(channels)
+        self.downsample = projection(inputs, channels, stride)
+
+    def forward(self, x):
+        out = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
+        return F.relu(out + (x if self.downsample is None else self.downsample(x)))
+
+
+class Plain(nn.Module):
+    """Residual, without any name by which it would be known."""
+
+    expansion = 1
+
+    def __init__(self, inputs, channels, stride=1):
+        super().__init__()
+        first, second = nn.Conv2d(inputs, channels, 3, stride, 1), nn.Conv2d(channels, channels, 3, 1, 1)
+        self.body = nn.Sequential(first, norm(channels), nn.ReLU(), second, norm(channels))
+        self.match = projection(inputs, channels, stride) or nn.Identity()
+
+    def forward(self, x):
+        return F.relu(self.match(x) + self.body(x))
+
+
+class Gated(nn.Module):
+    """Two branches, of which none is a shortcut."""
+
+    expansion = 1
+
+    def __init__(self, inputs, channels, stride=1):
+        super().__init__()
+        self.first, self.second = (nn.Conv2d(inputs, channels, 3, stride, 1) for _ in range(2))
+
+    def forward(self, x):
+        return self.first(x) + self.second(x)
+
+
+class Untraceable(Plain):
+    def forward(self, x):
+        return super().forward(x) if x.sum() > 0 else x
+
+
 class LinearSum(VisionBasic):
     """No activation after the sum."""
 

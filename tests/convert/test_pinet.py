@@ -20,6 +20,7 @@ KNOWN = {
     "timm, all options": ("TimmBasic", {"se": True, "drop": 0.3, "aa": True, "activation": nn.SiLU}),
     "timm, learnt activation": ("TimmBasic", {"activation": nn.PReLU}),
     "functions": ("FunctionalBasic", {}),
+    "norms of another name": ("Normed", {}),
     "no activation after the sum": ("LinearSum", {}),
 }
 PRODUCTS = {
@@ -145,6 +146,24 @@ def test_what_is_not_what_it_seems_is_kept_and_the_reason_given(strangers, block
     assert type(pinet.layer1[1]) is type(stranger)
     if before is not None:
         assert torch.equal(run(pinet, x), before)
+
+
+def test_a_residual_module_of_no_known_structure_is_told(strangers, x):
+    mixed = strangers.Network(strangers.VisionBasic)
+    mixed.layer1[1], mixed.layer2[0] = strangers.Plain(4, 4), strangers.Plain(4, 8, 2)
+    before = run(mixed, x)
+    pinet, report = to_pinet(mixed)
+    assert list(report.converted) == ["layer1.0", "layer2.1"]
+    assert list(report.kept) == ["layer1.1", "layer2.0"]
+    assert "it adds its input to a branch, but has none of the known structures" in report.kept["layer2.0"]
+    assert torch.equal(run(pinet, x), before)
+
+
+@pytest.mark.parametrize("block", ["Gated", "Untraceable"])
+def test_what_is_not_residual_or_cannot_be_traced_is_not_told(strangers, block):
+    mixed = strangers.Network(strangers.VisionBasic)
+    mixed.layer1[1] = getattr(strangers, block)(4, 4)
+    assert to_pinet(mixed).report.kept == {}
 
 
 def test_a_branch_that_starts_at_zero_does_not_hide_what_it_is(strangers):

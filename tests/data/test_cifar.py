@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from pinets.data import DataError, MissingDataError
+from pinets.data import DataError, MissingDataError, cifar
 from pinets.data.cifar import read_cifar10, read_cifar100
 from pinets.data.pickles import load_arrays
 
-NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+OFFICIAL = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+NAMES = ("plane", *OFFICIAL[1:])  # not the official set, so of any size
 FILES = [f"data_batch_{number}" for number in range(1, 6)] + ["test_batch"]
 
 
@@ -122,6 +123,27 @@ def test_cut_short_file_is_named(tmp_path, bytes_left):
         DataError, match=rf"data_batch_3\.bin: {bytes_left} bytes .* record {bytes_left // 3073} is cut"
     ):
         read_cifar10(folder)
+
+
+@pytest.mark.parametrize("version", ["bin", "py"])
+def test_an_official_file_cut_between_two_records_is_refused(tmp_path, monkeypatch, version):
+    folder = write_binary(tmp_path / "bin") if version == "bin" else write_python(tmp_path / "py", pickle.dumps)
+    if version == "bin":
+        (folder / "batches.meta.txt").write_text("\n".join(OFFICIAL))
+    else:
+        (folder / "batches.meta").write_bytes(pickle.dumps({b"label_names": list(OFFICIAL)}))
+    with pytest.raises(DataError, match=r"data_batch_1\S*: has 40 records, but the official file has 10,000"):
+        read_cifar10(folder)
+    monkeypatch.setitem(cifar._RECORDS, (10, "airplane", "truck"), {**dict.fromkeys(FILES, 40), "test_batch": 50})
+    with pytest.raises(DataError, match=r"test_batch\S*: has 40 records, but the official file has 50"):
+        read_cifar10(folder)
+
+
+def test_an_official_file_of_cifar100_cut_between_two_records_is_refused(tmp_path):
+    (tmp_path / "fine_label_names.txt").write_text("\n".join(["apple", *(f"fine{i}" for i in range(98)), "worm"]))
+    (tmp_path / "train.bin").write_bytes(bytes(3074))
+    with pytest.raises(DataError, match=r"train\.bin: has 1 records, but the official file has 50,000"):
+        read_cifar100(tmp_path)
 
 
 def test_wrong_label_is_named_with_file_and_record(tmp_path):

@@ -225,3 +225,13 @@ def test_tiny_imagenet(tmp_path):
     assert torch.equal(splits.train.images[:, 0, 0, 0], 40 * splits.train.labels.byte())
     assert splits.test.labels.tolist() == [1]
     assert splits.test.images.unique().tolist() == [40]
+
+
+def test_too_few_images_are_told_with_the_folder_and_the_number_that_works(tmp_path):
+    write(tmp_path / "two", ("ant",), 2)
+    told = "two: validation and test samples are held out of 2, for which a class must have at least 3; the largest has"
+    with pytest.raises(DataError, match=told):
+        load("image_folder", tmp_path / "two", size=8)
+    write(tmp_path / "three", ("ant",), 3)
+    splits = load("image_folder", tmp_path / "three", size=8)
+    assert [len(part) for part in (splits.train, splits.validation, splits.test)] == [1, 1, 1]

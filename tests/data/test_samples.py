@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from pinets.data import ArraySet, ClipSet, DataError, ImageSet, hold_out, stratified_indices
+from pinets.data import ArraySet, ClipSet, DataError, ImageSet, hold_out, stratified_indices, stratified_sample
 
 
 def test_label_out_of_range_is_named_with_its_record():
@@ -66,8 +66,23 @@ def test_hold_out_depends_on_the_seed_alone():
     assert not torch.equal(first, stratified_indices(labels, 0.2, seed=6))
 
 
+@pytest.mark.parametrize("count", [3, 4, 17, 100, 110, 111])
+def test_a_sample_has_exactly_as_many_as_asked_for_and_some_of_every_class(count):
+    labels = torch.tensor([0] * 10 + [2] * 100 + [5])
+    chosen = stratified_sample(labels, count)
+    assert len(chosen.unique()) == count
+    assert set(labels[chosen].tolist()) == {0, 2, 5}
+    assert abs(int((labels[chosen] == 2).sum()) - count * 100 / 111) < 3
+
+
+@pytest.mark.parametrize("count", [2, 112])
+def test_a_sample_of_fewer_than_the_classes_or_more_than_all_is_refused(count):
+    with pytest.raises(ValueError, match=rf"each of the 3 classes and at most all 111 samples, got {count}"):
+        stratified_sample(torch.tensor([0] * 10 + [2] * 100 + [5]), count)
+
+
 def test_hold_out_refuses_what_cannot_be_divided():
     with pytest.raises(ValueError, match=r"between 0 and 1, got 1\.5"):
         stratified_indices(torch.tensor([0, 0]), 1.5)
-    with pytest.raises(DataError, match="no class has two"):
+    with pytest.raises(DataError, match="held out of 2, for which a class must have at least 2; the largest has 1"):
         hold_out(ArraySet(torch.zeros(2), torch.tensor([0, 1]), ("a", "b")))

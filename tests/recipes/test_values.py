@@ -59,6 +59,17 @@ def test_changes_apply_from_left_to_right():
     )
 
 
+def test_a_group_of_another_kind_keeps_what_it_can_hold():
+    warm = Toy(schedule=Warmup(epochs=5.0))
+    assert set_values(warm, ["schedule=Plateau"]).schedule == Plateau()  # counts in whole epochs
+    then = Warmup(then=MultiStep((1,)))
+    assert set_values(Toy(schedule=then), ["schedule=Warmup"]).schedule == then
+    with pytest.raises(RecipeError, match=r"schedule: .*missing .*'milestones'"):
+        set_values(warm, ["schedule=MultiStep"])
+    with pytest.raises(RecipeError, match="schedule: gamma must be above 0 and below 1, got 2"):
+        set_values(Toy(schedule=MultiStep((1,), gamma=2.0)), ["schedule=Plateau"])
+
+
 @pytest.mark.parametrize(
     "change, message",
     [

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from pinets.train.optimizers import SGD, Adam, AdamW
 from pinets.train.schedules import Constant, Exponential, LinearDecay, MultiStep, OneCycle, Plateau, Warmup
 
 
@@ -96,6 +97,30 @@ def test_a_restored_schedule_goes_on_as_before(schedule):
     second.load_state_dict(optimizer_state)
     restored.load_state_dict(state)
     assert advance(restored, second, scores[3:]) == advance(whole, first, scores[3:])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: MultiStep((1,), gamma=-2.0),
+        lambda: MultiStep((-1.0,)),
+        lambda: Exponential(float("nan")),
+        lambda: OneCycle(start=-0.1),
+        lambda: OneCycle(end=float("inf")),
+        lambda: Warmup(start=-1.0),
+        lambda: Warmup(epochs=float("nan")),
+        lambda: Plateau(epochs=0),
+        lambda: Plateau(gamma=1.0),
+        lambda: Plateau(floor=-1.0),
+        lambda: SGD(lr=0.0),
+        lambda: SGD(lr=0.1, momentum=1.0),
+        lambda: Adam(lr=0.1, betas=(0.9, 1.0)),
+        lambda: AdamW(lr=0.1, weight_decay=-0.1),
+    ],
+)
+def test_values_that_would_turn_a_run_around_are_refused(make):
+    with pytest.raises(ValueError, match=r"must be .*, got"):
+        make()
 
 
 @pytest.mark.parametrize("make", [lambda: Warmup(epochs=0), lambda: OneCycle(rise=1.0), lambda: OneCycle(rise=-0.1)])

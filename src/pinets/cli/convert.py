@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,17 +48,24 @@ def run(args: argparse.Namespace) -> int:
     if not args.out.endswith(".safetensors"):
         raise UsageError(f"--out: the file is written as safetensors; name it so, got {args.out!r}")
     model = read_model(args.model).eval()
-    if args.weights:
-        _load_weights(model, Path(args.weights))
 
     from pinets.convert import to_pinet
+    from pinets.convert.weights import load_weights
+
+    if args.weights:
+        if not Path(args.weights).is_file():
+            raise UsageError(f"--weights: there is no file {args.weights}")
+        load_weights(model, args.weights)
 
     options = {"tanh": args.tanh, "local_convs": args.local_convs, "stages": args.stages, "depths": args.depths}
     options = {name: value for name, value in options.items() if value not in (None, False, 0)}
     try:
         converted, report = to_pinet(model, **options)
     except ValueError as error:
-        raise UsageError(str(error)) from error
+        reason, _, reasons = str(error).partition("\n")
+        if reasons:  # one line for each block; an error has only one
+            print(reasons, file=sys.stderr)
+        raise UsageError(reason) from error
     print(report)
     if not report.dropped:
         print(f"largest difference of outputs: {_difference(model, converted, args.input):g}")
@@ -99,26 +107,6 @@ def _difference(model: nn.Module, converted: nn.Module, size: tuple[int, ...] | 
     x = example_input(model, size)
     with torch.no_grad():
         return float((model.eval()(x) - converted.eval()(x)).abs().max())
-
-
-def _load_weights(model: nn.Module, path: Path) -> None:
-    """Load a state dict; a pickle only as far as torch knows it to be harmless."""
-    import pickle
-
-    import torch
-
-    from pinets._extras import require
-
-    if not path.is_file():
-        raise UsageError(f"--weights: there is no file {path}")
-    try:
-        if path.suffix == ".safetensors":
-            state = require("safetensors.torch", extra="train").load_file(path)
-        else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-        model.load_state_dict(state)
-    except (RuntimeError, ValueError, TypeError, KeyError, pickle.UnpicklingError, EOFError) as error:
-        raise ValueError(f"{path} does not hold the weights of this model: {error}") from error
 
 
 def _words(text: str) -> list[str]:

@@ -12,6 +12,7 @@ from pinets.convert.blocks import NotConvertibleError, SplitBlock
 from pinets.convert.depth import drop_blocks
 from pinets.convert.recognise import is_candidate, recognise
 from pinets.convert.report import Conversion, Report, count_parameters
+from pinets.convert.untold import adds_its_input
 from pinets.models.blocks import ResidualBlock
 from pinets.models.join import Multiply, Site
 from pinets.models.product import local_layers, scaled_multiply
@@ -19,6 +20,7 @@ from pinets.models.tanh import Tanh
 
 __all__ = ["to_pinet"]
 
+_UNTOLD = "it adds its input to a branch, but has none of the known structures; register_block can say what it has"
 Product = Callable[[Site, nn.Module], Multiply]
 
 
@@ -75,9 +77,9 @@ def to_pinet(
 
     converter = _Converter(product, local_convs > 0, _formula(tanh, local_convs), wanted, report)
     converted = converter.visit(model, "")
+    report.parameters = (before, count_parameters(converted))
     if not report.converted:
         raise ValueError(f"there is no residual block that could be converted\n{report}")
-    report.parameters = (before, count_parameters(converted))
     return Conversion(converted, report)
 
 
@@ -111,6 +113,8 @@ class _Converter:
             else:
                 self.report.converted[path] = self.formula
                 return converted
+        elif adds_its_input(module):
+            self.report.kept[path] = _UNTOLD
         if module in self.seen:
             return module
         self.seen.add(module)

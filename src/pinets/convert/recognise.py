@@ -76,15 +76,16 @@ def _usual_parts(block: nn.Module) -> Iterator[Parts]:
     def activation(number: int) -> Layer:
         return next(iter(present(f"act{number}", "relu")), nn.ReLU())
 
+    def required(*names: str) -> str:
+        if not present(*names):
+            raise NotConvertibleError(f"it has no layer {' or '.join(map(repr, names))}")
+        return present(*names)[0]
+
     count = 3 if present("conv3") else 2
-    needed = [f"{kind}{number}" for number in range(1, count + 1) for kind in ("conv", "bn")]
-    missing = [name for name in needed if not present(name)]
-    if missing:
-        raise NotConvertibleError(f"it has no layer {missing[0]!r}")
     branch: list[Layer] = []
     for number in range(1, count + 1):
         before_last = number == count - 1  # where timm has its optional layers
-        branch += [f"conv{number}", f"bn{number}"]
+        branch += [required(f"conv{number}"), required(f"bn{number}", f"norm{number}")]
         if before_last:
             branch += present("drop_block")
         if number < count:

@@ -26,7 +26,7 @@ from pinets.data.speech_augment import (
     RandomStretch,
     speech_features,
 )
-from pinets.data.splits import hold_out, stratified_indices
+from pinets.data.splits import hold_out, stratified_indices, stratified_sample
 from pinets.data.transforms import Chunked, Compose, Normalize, RandomCrop, RandomFlip, Transform, precompute
 
 __all__ = [
@@ -83,5 +83,6 @@ __all__ = [
     "read_lfw_view1",
     "speech_features",
     "stratified_indices",
+    "stratified_sample",
     "write_shards",
 ]

@@ -86,7 +86,10 @@ class Batches:
         self.epoch = 0
         self.step = 0
         if len(self) == 0:
-            raise ValueError(f"{len(samples)} samples make no batch of {batch_size}")
+            raise ValueError(
+                f"{len(samples)} samples make no batch of {batch_size}: batch_size (in a recipe batch / accumulate) "
+                f"must be at most {len(samples)}"
+            )
 
     def __len__(self) -> int:
         """How many batches an epoch has."""

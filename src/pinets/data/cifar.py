@@ -18,6 +18,12 @@ from pinets.data.splits import hold_out
 __all__ = ["read_cifar10", "read_cifar100"]
 
 _PIXELS = 3 * 32 * 32  # red, green, blue plane after each other, each row by row
+# How many records the official files have. A set is taken for an official one by the number of its classes, the first
+# and the last of them: a set of one's own in the same layout may have any size.
+_RECORDS = {
+    (10, "airplane", "truck"): {**{f"data_batch_{number}": 10_000 for number in range(1, 6)}, "test_batch": 10_000},
+    (100, "apple", "worm"): {"train": 50_000, "test": 10_000},
+}
 
 
 def read_cifar10(folder: Path, *, validation: float = 0.1, seed: int = 0) -> Splits[ImageSet]:
@@ -69,6 +75,7 @@ def _read_binary(folder: Path, names: Sequence[str], classes: tuple[str, ...], *
                 f"record {len(raw) // record} is cut short"
             )
         records = torch.frombuffer(raw, dtype=torch.uint8).view(-1, record)
+        _require_whole(path, len(records), classes)
         labels.append(records[:, label_bytes - 1].long())
         check_labels(labels[-1], len(classes), path)
         images.append(records[:, label_bytes:])
@@ -85,6 +92,7 @@ def _read_python(folder: Path, names: Sequence[str], key: bytes, classes: tuple[
             raise DataError(f"{path}: its 'data' must be a uint8 array of rows of {_PIXELS} pixels")
         if not isinstance(answers, list) or len(answers) != len(data) or not all(type(a) is int for a in answers):
             raise DataError(f"{path}: its {key.decode()!r} must be a list of {len(data)} whole numbers")
+        _require_whole(path, len(data), classes)
         labels.append(torch.tensor(answers, dtype=torch.int64))
         check_labels(labels[-1], len(classes), path)
         images.append(torch.from_numpy(data.copy()))
@@ -93,6 +101,16 @@ def _read_python(folder: Path, names: Sequence[str], key: bytes, classes: tuple[
 
 def _image_set(images: list[Tensor], labels: list[Tensor], classes: tuple[str, ...]) -> ImageSet:
     return ImageSet(torch.cat(images).view(-1, 3, 32, 32), torch.cat(labels), classes)
+
+
+def _require_whole(path: Path, found: int, classes: tuple[str, ...]) -> None:
+    """A file cut between two records otherwise looks like a smaller one."""
+    official = _RECORDS.get((len(classes), classes[0], classes[-1]), {}).get(path.stem, found)
+    if found != official:
+        raise DataError(
+            f"{path}: has {found:,} records, but the official file has {official:,}; unpack the archive again, or give "
+            f"the classes other names if this is a set of your own"
+        )
 
 
 def _dictionary(path: Path) -> dict[bytes, Any]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pinets.data.decode import Crop, decode_image
 from pinets.data.samples import ImageSet, Splits
-from pinets.data.splits import hold_out
+from pinets.data.splits import hold_out, require_enough
 
 __all__ = ["EncodedSet", "complete"]
 
@@ -88,6 +88,8 @@ def complete(
         fraction: Of every class, to hold out.
         seed: Decides which images are held out.
     """
+    if test is None and validation is None:
+        require_enough(train.labels, parts=2)
     if test is None:
         train, held = hold_out(train, fraction, seed=seed)
         test = held.with_crop(crop)

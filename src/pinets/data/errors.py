@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["DataError", "MissingDataError"]
+__all__ = ["DataError", "MissingDataError", "TooFewSamplesError"]
 
 
 class DataError(ValueError):
@@ -11,3 +11,7 @@ class DataError(ValueError):
 
 class MissingDataError(FileNotFoundError):
     """A data file is not there, and could not be fetched; the message says what to put where."""
+
+
+class TooFewSamplesError(DataError):
+    """A set is too small to be divided; raised where its folder is not known, which :func:`load` adds."""

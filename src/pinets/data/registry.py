@@ -14,7 +14,7 @@ from filelock import FileLock
 from pinets._nearest import did_you_mean
 from pinets.data.cifar import read_cifar10, read_cifar100
 from pinets.data.download import Fetch, Remote, data_folder, fetch, obtain_file, obtain_folder
-from pinets.data.errors import DataError, MissingDataError
+from pinets.data.errors import DataError, MissingDataError, TooFewSamplesError
 from pinets.data.folders import read_image_folder
 from pinets.data.imagenet import read_imagenet, read_tiny_imagenet
 from pinets.data.mesh_files import read_coma, read_dfaust, read_mesh_arrays, read_mesh_folder
@@ -51,6 +51,11 @@ class DataSet:
     files: tuple[Remote, ...] = ()
     by_hand: str = ""
     marker: str = "."
+
+    @property
+    def options(self) -> list[str]:
+        """What can be chosen where it is read, such as ``validation``, or the ``size`` of images."""
+        return list(inspect.signature(self.read).parameters)[1:]
 
 
 _TORONTO = "https://www.cs.toronto.edu/~kriz"
@@ -227,12 +232,14 @@ def load(
     if name not in DATA_SETS:
         raise ValueError(f"there is no data set {name!r}{did_you_mean(name, DATA_SETS)}")
     data_set = DATA_SETS[name]
-    allowed = list(inspect.signature(data_set.read).parameters)[1:]
     for option in options:
-        if option not in allowed:
-            raise TypeError(f"{name} has no option {option!r}{did_you_mean(option, allowed)}")
-    root = data_folder(data_dir)
-    return data_set.read(_locate(name, data_set, root, fetch if download else _refuse), **options)
+        if option not in data_set.options:
+            raise TypeError(f"{name} has no option {option!r}{did_you_mean(option, data_set.options)}")
+    folder = _locate(name, data_set, data_folder(data_dir), fetch if download else _refuse)
+    try:
+        return data_set.read(folder, **options)
+    except TooFewSamplesError as error:
+        raise TooFewSamplesError(f"{folder}: {error}") from error
 
 
 def _locate(name: str, data_set: DataSet, root: Path, fetch: Fetch) -> Path:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pinets.data.errors import DataError
+from pinets.data.errors import TooFewSamplesError
 from pinets.data.samples import Samples, Splits
 
-__all__ = ["divide", "hold_out", "stratified_indices"]
+__all__ = ["divide", "hold_out", "require_enough", "stratified_indices", "stratified_sample"]
 
 
 def stratified_indices(labels: Tensor, fraction: float, *, seed: int = 0) -> Tensor:
@@ -23,11 +23,38 @@ def stratified_indices(labels: Tensor, fraction: float, *, seed: int = 0) -> Ten
     """
     if not 0 < fraction < 1:
         raise ValueError(f"fraction must lie between 0 and 1, got {fraction}")
+    sizes = labels.unique(return_counts=True)[1].tolist()
+    return _draw(labels, [min(max(round(fraction * size), 1), size - 1) for size in sizes], seed)
+
+
+def stratified_sample(labels: Tensor, count: int, *, seed: int = 0) -> Tensor:
+    """Choose exactly ``count`` samples at random: one of every class, the others in proportion to the classes.
+
+    Example:
+        >>> chosen = stratified_sample(torch.tensor([0] * 10 + [1] * 20), 6)
+        >>> (chosen < 10).sum(), (chosen >= 10).sum()
+        (tensor(2), tensor(4))
+    """
+    sizes = labels.unique(return_counts=True)[1]
+    if not len(sizes) <= count <= len(labels):
+        raise ValueError(
+            f"count must be at least 1 for each of the {len(sizes)} classes and at most all {len(labels)} samples, "
+            f"got {count}"
+        )
+    others = len(labels) - len(sizes)
+    shares = (count - len(sizes)) * (sizes - 1)
+    counts = 1 + shares // max(others, 1)
+    largest_remainders = (shares % max(others, 1)).argsort(descending=True, stable=True)
+    counts[largest_remainders[: count - int(counts.sum())]] += 1
+    return _draw(labels, counts.tolist(), seed)
+
+
+def _draw(labels: Tensor, counts: list[int], seed: int) -> Tensor:
+    """So many samples of every class that there is, in their order."""
     generator = torch.Generator().manual_seed(seed)
     chosen = []
-    for label in labels.unique().tolist():
+    for label, count in zip(labels.unique().tolist(), counts, strict=True):
         members = (labels == label).nonzero().flatten()
-        count = min(max(round(fraction * len(members)), 1), len(members) - 1)
         chosen.append(members[torch.randperm(len(members), generator=generator)[:count]])
     return torch.cat(chosen).sort().values if chosen else labels.new_empty(0)
 
@@ -41,15 +68,26 @@ def hold_out(samples: Samples, fraction: float = 0.1, *, seed: int = 0) -> tuple
         >>> hold_out(whole, 0.2)
         (ArraySet(40 x (1,) float32, 5 classes), ArraySet(10 x (1,) float32, 5 classes))
     """
+    require_enough(samples.labels, parts=1)
     held = stratified_indices(samples.labels, fraction, seed=seed)
-    if len(held) == 0:
-        raise DataError(f"nothing can be held out of {len(samples)} samples: no class has two of them")
     remains = torch.ones(len(samples), dtype=torch.bool)
     remains[held] = False
     return samples.subset(remains.nonzero().flatten()), samples.subset(held)
 
 
+def require_enough(labels: Tensor, *, parts: int) -> None:
+    """Refuse a set of which not so many parts can be held out: each takes one sample of a class, and one must stay."""
+    largest = max(labels.unique(return_counts=True)[1].tolist(), default=0)
+    if largest <= parts:
+        held = "validation samples" if parts == 1 else "validation and test samples"
+        raise TooFewSamplesError(
+            f"{held} are held out of {len(labels)}, for which a class must have at least {parts + 1}; the largest has "
+            f"{largest}"
+        )
+
+
 def divide(samples: Samples, fraction: float, *, seed: int) -> Splits[Samples]:
     """Three parts of a set that brings none: the fraction is held out for the test, and again for validation."""
+    require_enough(samples.labels, parts=2)
     rest, test = hold_out(samples, fraction, seed=seed)
     return Splits(*hold_out(rest, fraction, seed=seed + 1), test)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from pinets.data import (
+    DATA_SETS,
     Compose,
     ImageSet,
     Normalize,
@@ -21,7 +23,7 @@ from pinets.data import (
     load,
     precompute,
     speech_features,
-    stratified_indices,
+    stratified_sample,
 )
 from pinets.recipes.model import Model
 from pinets.recipes.recipe import Recipe, evaluation_batches
@@ -30,6 +32,7 @@ from pinets.train.layout import put_channels_last
 from pinets.train.loop import Plan
 from pinets.train.optimizers import SGD, Adam, AdamW
 from pinets.train.randomness import seed_everything, seed_processes_apart
+from pinets.train.ranges import require_range
 from pinets.train.schedules import Constant, Exponential, LinearDecay, MultiStep, OneCycle, Plateau, Warmup
 from pinets.train.task import Split
 
@@ -61,9 +64,10 @@ class Images:
         name: One of ``pinets.data.DATA_SETS``.
         classes: How many it has.
         validation: The share of the training images held out for validation.
-        crop: Pixels of padding for random crops; 0 for none. Sets read from image files crop while decoding.
+        crop: Pixels of padding for random crops; 0 for none. Sets decoded as they are read crop there instead.
         flip: Whether to mirror images at random.
         limit: Train on this many images only, chosen evenly over the classes.
+        size: Height and width of the images, where the set can have several; what the set itself takes if left out.
     """
 
     name: str
@@ -72,12 +76,31 @@ class Images:
     crop: int = 4
     flip: bool = True
     limit: int | None = None
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        require_range("validation", self.validation, above=0, below=1)
+        require_range("crop", self.crop, at_least=0)
+        _check_counts(self.classes, self.limit)
+        if self.size is not None:
+            require_range("size", self.size, at_least=1)
+            if not self._takes("size"):
+                raise ValueError(f"the images of {self.name} have a size of their own, which cannot be changed")
+
+    def _takes(self, option: str) -> bool:
+        return self.name in DATA_SETS and option in DATA_SETS[self.name].options
 
     def load(self, data_dir: str | Path | None, *, download: bool = True) -> Inputs:
-        splits = load(self.name, data_dir, download=download, validation=self.validation)
+        options: dict[str, Any] = {} if self.size is None else {"size": self.size}
+        splits = load(self.name, data_dir, download=download, validation=self.validation, **options)
         in_memory = isinstance(splits.train, ImageSet)
+        if self.size is None and not in_memory and DATA_SETS[self.name].folders == (".",):  # images of one's own
+            size = splits.train.crop.size
+            told = f"data.size is not set: the images of {self.name} become {size}x{size}"
+            warnings.warn(f"{told}; data.size=32 makes them 32x32", stacklevel=2)
         normalize = Normalize.of(splits.train) if in_memory else _IMAGENET
-        augment: list[Transform] = [RandomCrop(self.crop)] if self.crop else []
+        # images that are decoded as they are read are cropped there
+        augment: list[Transform] = [RandomCrop(self.crop)] if self.crop and in_memory else []
         if self.flip:
             augment.append(RandomFlip())
         return Inputs(
@@ -100,6 +123,9 @@ class Speech:
     classes: int
     augment: bool = True
     limit: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_counts(self.classes, self.limit)
 
     def load(self, data_dir: str | Path | None) -> Inputs:
         splits = _limited(load(self.name, data_dir), self.limit)
@@ -135,6 +161,17 @@ class ClassificationRecipe(Recipe):
     clip: float | None = None
     top_k: tuple[int, ...] = (1,)
     channels_last: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_range("label_smoothing", self.label_smoothing, at_least=0, at_most=1)
+        if self.clip is not None:
+            require_range("clip", self.clip, above=0)  # torch turns the gradient around for a negative one
+        if not self.top_k:
+            raise ValueError("top_k must name at least one accuracy, as in top_k=1,5; got none")
+        for k in self.top_k:
+            if not 1 <= k <= self.data.classes:
+                raise ValueError(f"top_k must be at least 1 and at most all {self.data.classes} classes, got {k}")
 
     def networks(self) -> dict[str, nn.Module]:
         return {"model": self.model.build(self.data.classes)}
@@ -173,8 +210,14 @@ class ClassificationRecipe(Recipe):
         return task, self.plan(steps_per_epoch)
 
 
+def _check_counts(classes: int, limit: int | None) -> None:
+    require_range("classes", classes, at_least=1)
+    if limit is not None and limit < classes:
+        raise ValueError(f"limit must be at least 1 for each of the {classes} classes, got {limit}")
+
+
 def _limited(splits: Splits, limit: int | None) -> Splits:
     if limit is None or limit >= len(splits.train):
         return splits
-    chosen = stratified_indices(splits.train.labels, limit / len(splits.train))
+    chosen = stratified_sample(splits.train.labels, limit)
     return Splits(splits.train.subset(chosen), splits.validation, splits.test)

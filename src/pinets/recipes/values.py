@@ -92,9 +92,11 @@ def _set(value: Any, path: list[str], text: str, done: str) -> Any:
         return value.set_option(".".join(path), text, done)
     _require_known(name, hints, done)
     key, old = f"{done}.{name}" if done else name, getattr(value, name)
-    new = _set(old, rest, text, key) if rest else parse(hints[name], text, key, old)
     try:
+        new = _set(old, rest, text, key) if rest else parse(hints[name], text, key, old)
         return dataclasses.replace(value, **{name: new})
+    except RecipeError:  # names its key already
+        raise
     except (TypeError, ValueError) as error:  # the dataclass knows more than its types: ranges, for example
         raise RecipeError(f"{key}: {error}") from error
 
@@ -111,8 +113,9 @@ def parse(expected: Any, text: str, key: str, old: Any = None) -> Any:
         if dataclasses.is_dataclass(option):
             assert isinstance(option, type)
             if text == option.__name__:
-                names = {field.name for field in dataclasses.fields(option)}
-                return option(**{name: getattr(old, name) for name in names if hasattr(old, name)})
+                hints = get_type_hints(option)
+                kept = {name: _first_fitting(kind, getattr(old, name, None)) for name, kind in hints.items()}
+                return option(**{name: value for name, (fits, value) in kept.items() if fits and hasattr(old, name)})
         else:
             fits, value = _convert(option, _read(option, text))
             if fits:
@@ -148,7 +151,7 @@ def _convert(expected: Any, value: Any) -> tuple[bool, Any]:
         return number, float(value) if number else None
     if expected is int:
         return isinstance(value, int) and not isinstance(value, bool), value
-    if expected in (bool, str):
+    if expected in (bool, str) or dataclasses.is_dataclass(expected):
         return isinstance(value, expected), value
     if get_origin(expected) is Literal:
         return value in get_args(expected), value

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import nn
 
+from pinets.train.ranges import require_range
+
 __all__ = ["SGD", "Adam", "AdamW"]
 
 
@@ -24,6 +26,10 @@ class SGD:
     weight_decay: float = 0.0
     nesterov: bool = False
 
+    def __post_init__(self) -> None:
+        _check(self.lr, self.weight_decay)
+        require_range("momentum", self.momentum, at_least=0, below=1)
+
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         return torch.optim.SGD(parameters, **asdict(self))
 
@@ -35,6 +41,9 @@ class Adam:
     lr: float
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(self.lr, self.weight_decay, *self.betas)
 
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         return torch.optim.Adam(parameters, **asdict(self))
@@ -48,5 +57,15 @@ class AdamW:
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float = 0.01
 
+    def __post_init__(self) -> None:
+        _check(self.lr, self.weight_decay, *self.betas)
+
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         return torch.optim.AdamW(parameters, **asdict(self))
+
+
+def _check(lr: float, weight_decay: float, *betas: float) -> None:
+    require_range("lr", lr, above=0)
+    require_range("weight_decay", weight_decay, at_least=0)
+    for beta in betas:
+        require_range("betas", beta, at_least=0, below=1)

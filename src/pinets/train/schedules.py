@@ -12,6 +12,8 @@ from typing import Any, Protocol
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from pinets.train.ranges import require_range
+
 __all__ = ["Constant", "Exponential", "LinearDecay", "MultiStep", "OneCycle", "Plateau", "Schedule", "Warmup"]
 
 
@@ -115,6 +117,11 @@ class MultiStep(Factor):
     milestones: tuple[float, ...]
     gamma: float = 0.1
 
+    def __post_init__(self) -> None:
+        require_range("gamma", self.gamma, above=0)
+        for milestone in self.milestones:
+            require_range("milestones", milestone, at_least=0)
+
     def at(self, epoch: float, epochs: float) -> float:
         return self.gamma ** sum(epoch >= milestone for milestone in self.milestones)
 
@@ -128,6 +135,9 @@ class Exponential(Factor):
     """
 
     gamma: float = 0.99
+
+    def __post_init__(self) -> None:
+        require_range("gamma", self.gamma, above=0)
 
     def at(self, epoch: float, epochs: float) -> float:
         return self.gamma ** int(epoch)
@@ -160,6 +170,8 @@ class OneCycle(Factor):
     def __post_init__(self) -> None:
         if not 0 <= self.rise < 1:
             raise ValueError(f"rise is a share of the run, at least 0 and below 1, got {self.rise}")
+        require_range("start", self.start, at_least=0)
+        require_range("end", self.end, at_least=0)
 
     def at(self, epoch: float, epochs: float) -> float:
         position = epoch / epochs
@@ -184,6 +196,8 @@ class Warmup(Factor):
     def __post_init__(self) -> None:
         if self.epochs <= 0:
             raise ValueError(f"epochs must be above 0, got {self.epochs}; without a warm-up, use its schedule itself")
+        require_range("epochs", self.epochs, above=0)
+        require_range("start", self.start, at_least=0)
 
     def at(self, epoch: float, epochs: float) -> float:
         warm = min(1.0, epoch / self.epochs)
@@ -197,6 +211,11 @@ class Plateau:
     epochs: int = 2
     gamma: float = 0.1
     floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_range("epochs", self.epochs, at_least=1)
+        require_range("gamma", self.gamma, above=0, below=1)
+        require_range("floor", self.floor, at_least=0)
 
     def attach(self, optimizer: Optimizer, *, steps_per_epoch: int, epochs: float) -> Schedule:
         return _ByScore(optimizer, self)
