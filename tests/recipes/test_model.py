@@ -42,6 +42,15 @@ def test_a_converted_network_is_trained_on(converted, cifar, tmp_path):
     assert any(name.endswith("alpha") for name in moved)
 
 
+def test_what_was_trained_is_used_without_the_file_it_started_from(converted, cifar, tmp_path):
+    recipe = fine_tuning(converted)
+    result = recipes.train(recipe, tmp_path / "runs", data_dir=cifar)
+    converted.unlink()
+    folder = recipes.run_folder(recipe, tmp_path / "runs").path
+    assert recipes.trained(folder, data_dir=cifar).expression == f"to_pinet({RESNET}, tanh=True)"
+    assert recipes.evaluate(folder, data_dir=cifar) == pytest.approx(result["test"])
+
+
 def test_a_recipe_that_starts_from_a_file_is_kept_and_read(converted):
     recipe = fine_tuning(converted)
     assert recipes.recipe_from_json(recipes.to_json(recipe)) == recipe

@@ -21,6 +21,7 @@ from pinets.train.loop import Plan
 from pinets.train.mesh import MeshAutoencoding
 from pinets.train.optimizers import SGD, Adam, AdamW
 from pinets.train.randomness import seed_everything, seed_processes_apart
+from pinets.train.ranges import require_range
 from pinets.train.schedules import Constant, Exponential, LinearDecay, MultiStep, OneCycle, Warmup
 from pinets.train.task import Split
 
@@ -141,6 +142,8 @@ class AutoencodingRecipe(Recipe):
             raise ValueError("hierarchy.lengths must be given: the number of weights depends on them")
         if self.latent < 1:
             raise ValueError(f"latent must be at least 1, got {self.latent}")
+        if self.clip is not None:
+            require_range("clip", self.clip, above=0)  # torch turns the gradient around for a negative one
 
     def networks(self) -> dict[str, nn.Module]:
         self.hierarchy.check()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -17,7 +17,7 @@ from pinets.models import create_model
 from pinets.recipes.recipe import Recipe
 from pinets.recipes.values import RecipeError, parse
 
-__all__ = ["Model", "Network", "with_model"]
+__all__ = ["Model", "Network", "with_model", "without_first_weights"]
 
 Option = bool | int | float | tuple[int, ...] | str | None
 AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
@@ -44,7 +44,7 @@ class Model:
     def __post_init__(self) -> None:
         if self.name.endswith(".safetensors"):
             self._put(name=_expression_in(self.name), weights=self.name)
-        if self._is_expression:
+        if self.is_expression:
             self._put(options={})  # those of the registered model it took the place of
         if self.weights is not None and _DIGEST not in self.weights:
             self._put(weights=f"{self.weights}{_DIGEST}{_sha256(self.weights)}")
@@ -54,19 +54,20 @@ class Model:
             object.__setattr__(self, name, value)
 
     @property
-    def _is_expression(self) -> bool:
+    def is_expression(self) -> bool:
+        """Whether the name says all there is to say, as a call of :mod:`pinets.spec`."""
         return "(" in self.name
 
     def build(self, classes: int) -> nn.Module:
         """The network with its first weights; one from a file gets a new head where there are other classes."""
         network = self._start(num_classes=classes)
-        if self._is_expression and getattr(network, "num_classes", classes) != classes:
+        if self.is_expression and getattr(network, "num_classes", classes) != classes:
             network.reset_classifier(classes)  # type: ignore[operator]
         return network
 
     def _start(self, **arguments: Option) -> nn.Module:
         network = (
-            spec.build(self.name) if self._is_expression else create_model(self.name, **{**arguments, **self.options})
+            spec.build(self.name) if self.is_expression else create_model(self.name, **{**arguments, **self.options})
         )
         if self.weights is not None:
             file, _, digest = self.weights.partition(_DIGEST)
@@ -77,7 +78,7 @@ class Model:
 
     def with_options(self, **options: Option) -> Self:
         """The same model with some options changed, or more of them."""
-        if self._is_expression:
+        if self.is_expression:
             raise ValueError(f"{self.name} says itself what it is made with; it takes no {next(iter(options))!r}")
         return replace(self, options={**self.options, **options})
 
@@ -123,3 +124,12 @@ def with_model(recipe: AnyRecipe, name: str) -> AnyRecipe:
     """The same recipe for another model with the same options."""
     changed: dict[str, Any] = {"model": replace(recipe.model, name=name)}  # type: ignore[attr-defined]
     return replace(recipe, **changed)
+
+
+def without_first_weights(recipe: AnyRecipe) -> AnyRecipe:
+    """The recipe for networks whose weights come from a checkpoint: the files that they started from may be gone."""
+    models = {field.name: getattr(recipe, field.name) for field in fields(recipe)}
+    changes: dict[str, Any] = {
+        name: replace(value, weights=None) for name, value in models.items() if isinstance(value, Model)
+    }
+    return replace(recipe, **changes)

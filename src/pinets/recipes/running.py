@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pinets._extras import require
+from pinets.recipes.model import without_first_weights
 from pinets.recipes.recipe import Recipe
 from pinets.recipes.registry import recipe_from_json
 from pinets.recipes.values import to_json
@@ -89,7 +90,7 @@ def evaluate(path: str | Path, split: Split = "test", *, data_dir: str | Path | 
     recipe = recipe_from_json(run.recipe())
     accelerator = make_accelerator(recipe.precision)
     checkpoint = run.newest_checkpoint()
-    task, _ = replace(recipe, accumulate=1).prepare(data_dir, accelerator)
+    task, _ = replace(without_first_weights(recipe), accumulate=1).prepare(data_dir, accelerator)
     restore_networks(task, checkpoint, accelerator)
     return task.evaluate(split)
 

@@ -15,7 +15,7 @@ from pinets.data import DataError, load, speech_features
 from pinets.data.encoded import EncodedSet
 from pinets.recipes.classification import Images, Speech
 from pinets.recipes.face_recognition import FACE_PIXELS, FacePack, LfwPeople
-from pinets.recipes.model import Model
+from pinets.recipes.model import Model, without_first_weights
 from pinets.recipes.recipe import Recipe
 from pinets.recipes.registry import recipe_from_json
 from pinets.recipes.values import to_json
@@ -59,7 +59,7 @@ def trained(path: str | Path, *, network: str | None = None, data_dir: str | Pat
     recipe = recipe_from_json(run.recipe())
     checkpoint = run.newest_checkpoint()
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
-        networks = recipe.networks()
+        networks = without_first_weights(recipe).networks()
     name = network or ("model" if "model" in networks else next(iter(networks)) if len(networks) == 1 else "")
     if name not in networks:
         chosen = f"there is no network {name!r}{did_you_mean(name, networks)}" if name else "choose a network"
@@ -77,7 +77,8 @@ def _expression(recipe: Recipe, network: nn.Module) -> str | None:
     if not isinstance(model, Model):
         return None
     arguments = {**({} if classes is None else {"num_classes": classes}), **model.options}
-    text = f"{model.name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+    call = f"{model.name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+    text = model.name if model.is_expression else call
     try:
         with torch.device("meta"):
             made = spec.build(text).state_dict()
