@@ -22,6 +22,7 @@ def test_the_steps_one_by_one_and_all_at_once(tmp_path, capsys):
         ["plan", MODEL, "--packing", "latency", "--out", str(tmp_path)],
         ["keygen", "--client", client, "--server", server],
         ["encrypt", str(tmp_path / "inputs.npy"), "--client", client, "--out", asked],
+        ["plan", MODEL, "--packing", "latency", "--out", str(tmp_path)],  # again, which must change nothing
         ["evaluate", asked, "--server", server, "--out", answered, "--workers", "1"],
         ["decrypt", answered, "--client", client, "--out", scores],
     ]
@@ -34,11 +35,22 @@ def test_the_steps_one_by_one_and_all_at_once(tmp_path, capsys):
 
     np.testing.assert_allclose(read_array(scores), model(torch.from_numpy(inputs)).detach().numpy(), atol=1e-4)
     assert "128-bit secure" in capsys.readouterr().out
+    check_other_plans(tmp_path, capsys)
     check_bad_files(tmp_path, capsys)
     assert main(["encrypt", "run", MODEL, "--packing", "latency", "--images", "2", "--json", "--range", "-1,1"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["trial"]["deviation"] < 1e-4
     assert told["plan"]["depth"] == 3
+
+
+def check_other_plans(folder, capsys):
+    """Where there are keys, no other plan is written, and nothing is before that is known."""
+    before = (folder / "client" / "plan.json").read_bytes()
+    assert main(["encrypt", "plan", MODEL, "--packing", "latency", "--range", "-2,2", "--out", str(folder)]) == 1
+    assert "secret.key belongs to the plan in" in capsys.readouterr().err
+    assert main(["encrypt", "run", MODEL, "--packing", "latency", "--images", "2", "--out", str(folder)]) == 1
+    assert "secret.key exists" in capsys.readouterr().err
+    assert (folder / "client" / "plan.json").read_bytes() == before
 
 
 def check_bad_files(folder, capsys):
@@ -75,12 +87,43 @@ def test_inputs_to_plan_with_must_fit_the_network(tmp_path, capsys):
     assert "must hold inputs of shape (5,) with a batch axis, got (3, 4)" in " ".join(capsys.readouterr().err.split())
 
 
+def test_inputs_to_plan_with_come_from_one_place(tmp_path, capsys):
+    write_array(str(tmp_path / "inputs.npy"), np.ones((3, 5)))
+    words = ["encrypt", "plan", MODEL, "--range", "-2,2", "--calibrate", str(tmp_path / "inputs.npy")]
+    assert main(words) == 2
+    assert "--calibrate brings inputs to plan with" in capsys.readouterr().err
+    assert main(["encrypt", "plan", str(tmp_path), "--range", "-2,2"]) == 2
+    assert "a run folder brings inputs to plan with" in capsys.readouterr().err
+
+
+def test_outputs_that_are_all_zero_are_told_of(tmp_path, capsys):
+    write_array(str(tmp_path / "zeros.npy"), np.zeros((3, 5)))
+    model = "Sequential(Linear(5, 3, bias=False), PowerSum(2))"
+    assert main(["encrypt", "plan", model, "--calibrate", str(tmp_path / "zeros.npy")]) == 1
+    assert "outputs are all 0 on the calibration inputs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words, packing", [([], "throughput"), (["--inputs", "1"], "latency")])
+def test_a_run_is_planned_for_its_images_and_draws_as_many(words, packing, monkeypatch):
+    tried = []
+    monkeypatch.setattr("pinets.deploy.encrypted.planner.measure_costs", lambda parameters: None)
+    monkeypatch.setattr("pinets.deploy.encrypted.run_trial", lambda *given, **options: tried.append(given))
+    assert main(["encrypt", "run", MODEL, "--images", "3000", *words]) == 0
+    ((plan, _, _, inputs, _),) = tried
+    assert plan.packing == packing
+    assert inputs.shape == (3000, 5)
+    assert plan.low <= inputs.min() < inputs.max() <= plan.high
+
+
 @pytest.mark.parametrize(
     "words, code, message",
     [
         (["plan", "Sequential(Linear(4, 4), ReLU())"], 1, "replace it with pinets.PowerSum"),
         (["plan", MODEL, "--range", "1,-1"], 2, "the first number must be the smaller one"),
         (["plan", MODEL, "--range", "-1,-2"], 2, "the first number must be the smaller one"),
+        (["plan", MODEL, "--range=-inf,inf"], 2, "numbers must be finite and at most 1e+38 in size, got '-inf,inf'"),
+        (["plan", MODEL, "--range=0,nan"], 2, "numbers must be finite"),
+        (["plan", MODEL, "--range=0,1e300"], 2, "numbers must be finite and at most 1e+38"),
         (["plan", MODEL, "--ring", "5000"], 1, "the ring size must be one of 4096, 8192, 16384, 32768, got 5000"),
         (["plan", MODEL, "--precision", "0"], 1, "the precision must be positive, got 0.0"),
         (["plan", MODEL, "--ring", "4096", "--packing", "latency"], 1, "a ring of 8192 has room"),

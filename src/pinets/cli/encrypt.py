@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "read_run"]
 
 _CALIBRATION = 2000  # training images that the range of a plan is taken from
-_DRAWN = 256  # random inputs, where there are no images
+_DRAWN = 256  # random inputs to plan with, where there are no images
+_LARGEST = 1e38  # number in an input; they are drawn in single precision
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -66,12 +67,12 @@ def _add_plan(actions: Verbs) -> None:
             pinets encrypt plan "CCP(16, 4, rank=8, order=3)" --range -1,1
         """,
     )
-    _add_planning(parser)
+    _add_planning(parser, inputs="1")
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
     parser.add_argument("--out", metavar="DIR", help="write DIR/client and DIR/server")
 
 
-def _add_planning(parser: Parser) -> None:
+def _add_planning(parser: Parser, inputs: str) -> None:
     parser.add_argument("source", metavar="RUN", help="a run folder, or a model")
     parser.add_argument("--input", metavar="SHAPE", type=shape, help="shape of one input without the batch, as 3,32,32")
     parser.add_argument("--data", metavar="DIR", help="where data sets are (default: $PINETS_DATA)")
@@ -85,7 +86,7 @@ def _add_planning(parser: Parser) -> None:
         default="auto",
         help="one input per ciphertext, or one feature of many inputs (default: what is faster for --inputs)",
     )
-    parser.add_argument("--inputs", type=positive, default=1, help="how many there will be (default: 1)")
+    parser.add_argument("--inputs", type=positive, help=f"how many there will be (default: {inputs})")
     parser.add_argument(
         "--precision",
         type=float,
@@ -96,7 +97,7 @@ def _add_planning(parser: Parser) -> None:
 
 
 def run_plan(args: argparse.Namespace) -> int:
-    plan, circuit, _ = _plan(args)
+    plan, circuit, _ = _plan(args, args.inputs or 1)
     if args.out:
         from pinets.deploy.encrypted import write_plan
 
@@ -105,12 +106,15 @@ def run_plan(args: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(args: argparse.Namespace) -> tuple[Plan, Circuit, Source]:
+def _plan(args: argparse.Namespace, inputs: int) -> tuple[Plan, Circuit, Source]:
     import torch
 
     from pinets.deploy.encrypted import plan_network
 
     is_run = Path(args.source).is_dir()
+    if args.range and (is_run or args.calibrate):
+        other = "--calibrate" if args.calibrate else "a run folder"
+        raise UsageError(f"--range is for a model alone: {other} brings inputs to plan with, leave one of them out")
     source = read_run(args.source, args.data) if is_run else _read_expression(args)
     if args.calibrate:
         given = torch.from_numpy(read_array(args.calibrate)).float()
@@ -125,7 +129,7 @@ def _plan(args: argparse.Namespace) -> tuple[Plan, Circuit, Source]:
         source.network,
         source.calibration,
         packing=args.packing,
-        inputs=args.inputs,
+        inputs=inputs,
         precision=args.precision,
         **options,
     )
@@ -161,10 +165,14 @@ def _read_expression(args: argparse.Namespace) -> Source:
     network = read_model(args.source).eval()
     size = example_input(network, args.input).shape[1:]
     low, high = args.range or (-1.0, 1.0)
-    drawn = torch.empty(_DRAWN, *size).uniform_(low, high, generator=torch.Generator().manual_seed(0))
-    drawn[-2].fill_(low)
-    drawn[-1].fill_(high)
-    return Source(network, drawn, lambda count: (drawn[:count], None))
+
+    def draw(count: int, seed: int) -> Tensor:
+        return torch.empty(count, *size).uniform_(low, high, generator=torch.Generator().manual_seed(seed))
+
+    calibration = draw(_DRAWN, seed=0)
+    calibration[-2].fill_(low)
+    calibration[-1].fill_(high)
+    return Source(network, calibration, lambda count: (draw(count, seed=1), None))
 
 
 def _read(samples: Any, transform: Any, count: int) -> tuple[Tensor, Tensor]:
@@ -283,7 +291,7 @@ def _add_run(actions: Verbs) -> None:
             pinets encrypt run runs/mnist_ccp4-small/seed-0 --images 4096 --packing throughput
         """,
     )
-    _add_planning(parser)
+    _add_planning(parser, inputs="as --images")
     parser.add_argument("--images", type=positive, default=100, help="test images (default: 100)")
     parser.add_argument("--workers", type=positive, help="the server's processes (default: one for each core)")
     parser.add_argument("--out", metavar="DIR", help="keep the folders client and server here")
@@ -293,7 +301,7 @@ def _add_run(actions: Verbs) -> None:
 def run_all(args: argparse.Namespace) -> int:
     from pinets.deploy.encrypted import run_trial
 
-    plan, circuit, source = _plan(args)
+    plan, circuit, source = _plan(args, args.inputs or args.images)
     if not args.json:
         print(f"{plan}\n", flush=True)
     inputs, labels = source.held_out(args.images)
@@ -347,6 +355,8 @@ def _range(text: str) -> tuple[float, float]:
         low, high = map(float, text.split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected two numbers as -1,1, got {text!r}") from None
+    if not all(abs(number) <= _LARGEST for number in (low, high)):
+        raise argparse.ArgumentTypeError(f"numbers must be finite and at most {_LARGEST:g} in size, got {text!r}")
     if not low < high:
         raise argparse.ArgumentTypeError(f"the first number must be the smaller one, got {text!r}")
     return low, high

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from pinets import CCP, NCP, NCPSkip, Polynomial, PowerSum, Step
-from pinets.deploy.encrypted import compile_network
+from pinets.deploy.encrypted import Client, Server, compile_network, make_client_keys, plan_network, write_plan
 from pinets.models import create_model
 
 pytest.importorskip("tenseal")
@@ -60,3 +60,29 @@ def compiled(request):
     make, shape = NETWORKS[request.param]
     network = make().double().eval().requires_grad_(False)
     return network, compile_network(network, torch.zeros(1, *shape, dtype=torch.float64)), shape
+
+
+def made_up(folder, packing="latency", **options):
+    """The folders of a client and a server with their keys; gives the network, and inputs for it."""
+    torch.manual_seed(0)
+    network, inputs = CCP(6, 3, rank=4, order=3).double(), torch.rand(30, 6, dtype=torch.float64)
+    small = {"rings": (1024,), "insecure": True, "estimate_time": False, **options}
+    plan, circuit = plan_network(network, inputs, packing=packing, **small)
+    write_plan(plan, circuit, client=folder / "client", server=folder / "server")
+    make_client_keys(folder / "client", folder / "server" / "evaluation.keys")
+    return network, inputs
+
+
+@pytest.fixture
+def set_up():
+    return made_up
+
+
+@pytest.fixture(scope="module", params=["latency", "throughput"])
+def folders(request, tmp_path_factory):
+    """A folder after a round, the network and its inputs."""
+    folder = tmp_path_factory.mktemp(request.param)
+    network, inputs = made_up(folder, request.param)
+    Client(folder / "client").encrypt(inputs[:12].numpy(), folder / "server" / "inputs")
+    Server(folder / "server", workers=1).evaluate(folder / "server" / "inputs", folder / "client" / "outputs")
+    return folder, network, inputs

@@ -16,9 +16,9 @@ import numpy as np
 
 from pinets.deploy.encrypted.backend import Vector
 from pinets.deploy.encrypted.errors import EncryptedError, FileError, RangeWarning
-from pinets.deploy.encrypted.files import Container, read_container, write_container
+from pinets.deploy.encrypted.files import Container, naming, read_container, write_container
 from pinets.deploy.encrypted.latency import pack, unpack
-from pinets.deploy.encrypted.machine import available_memory
+from pinets.deploy.encrypted.memory import available_memory
 from pinets.deploy.encrypted.plan import Plan, in_units
 from pinets.deploy.encrypted.seal import SealDecryptor, SealScheme, make_keys
 
@@ -36,8 +36,13 @@ def read_plan(folder: PathLike) -> Plan:
         raise FileNotFoundError(f"there is no {PLAN} in {folder}; `pinets encrypt plan ... --out` writes it")
     try:
         return Plan.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is not a plan: {error}") from error
+
+
+def require_no_secret_key(folder: PathLike) -> None:
+    if (path := Path(folder) / SECRET_KEY).exists():
+        raise FileExistsError(f"{path} exists, and what it encrypted is lost without it: move it away first")
 
 
 def make_client_keys(folder: PathLike, evaluation_keys: PathLike) -> None:
@@ -48,8 +53,7 @@ def make_client_keys(folder: PathLike, evaluation_keys: PathLike) -> None:
         evaluation_keys: Where to write what the server needs; it cannot decrypt with it.
     """
     plan, secret_path = read_plan(folder), Path(folder) / SECRET_KEY
-    if secret_path.exists():
-        raise FileExistsError(f"{secret_path} exists, and what it encrypted is lost without it: move it away first")
+    require_no_secret_key(folder)
     if (needed := 2 * plan.key_bytes) > (memory := available_memory()):  # the keys, and what is written of them
         raise MemoryError(f"making the keys takes {in_units(needed)} of memory, and {in_units(memory)} is there")
     secret, relinearisation, rotation = make_keys(SealScheme(plan.parameters), plan.rotations)
@@ -70,9 +74,10 @@ class Client:
     def __init__(self, folder: PathLike) -> None:
         self.plan = read_plan(folder)
         path = Path(folder) / SECRET_KEY
-        container = read_container(path, "secret key").require(plan=self.plan.identity, path=path)
+        container = read_container(path, "secret key").require(plan=self.plan.identity, parts=["key"], path=path)
         self._keys = container.keys
-        self._decryptor = SealDecryptor(SealScheme(self.plan.parameters), container.parts["key"])
+        with naming(path):
+            self._decryptor = SealDecryptor(SealScheme(self.plan.parameters), container.parts["key"])
 
     def encrypt(self, inputs: Vector, path: PathLike) -> None:
         """Encrypt a batch of inputs into a file for the server.
@@ -107,7 +112,10 @@ class Client:
         count, slots = container.facts.get("count"), plan.parameters.slots
         if not isinstance(count, int) or count < 1:
             raise FileError(f"{path} does not say for how many inputs it is")
-        plain = [self._decryptor.decrypt(part) for part in container.parts.values()]
+        plain = []
+        for number, part in enumerate(container.parts.values()):
+            with naming(f"ciphertext {number} of {path}"):
+                plain.append(self._decryptor.decrypt(part))
         sets = count if plan.layout is not None else math.ceil(count / slots) * plan.outputs
         if len(plain) != sets:
             raise FileError(f"{path} holds {len(plain)} ciphertexts for {count} inputs, expected {sets}")

@@ -11,6 +11,8 @@ import hashlib
 import json
 import os
 import struct
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,7 +24,7 @@ from pinets._files import write_pieces
 from pinets.deploy.encrypted.circuit import Affine, Circuit, Product
 from pinets.deploy.encrypted.errors import FileError, KeyMismatchError
 
-__all__ = ["Container", "read_circuit", "read_container", "write_circuit", "write_container"]
+__all__ = ["Container", "naming", "read_circuit", "read_container", "write_circuit", "write_container"]
 
 _MAGIC = b"pinets encrypted\n"
 _VERSION = 1
@@ -49,13 +51,26 @@ class Container:
     parts: dict[str, bytes] = field(repr=False)
     facts: dict[str, Any] = field(default_factory=dict)
 
-    def require(self, *, plan: str, keys: str | None = None, path: str | os.PathLike[str]) -> Container:
-        """Itself, if it belongs to this plan and these keys."""
+    def require(
+        self, *, plan: str, keys: str | None = None, parts: Collection[str] = (), path: str | os.PathLike[str]
+    ) -> Container:
+        """Itself, if it belongs to this plan and these keys, and has these parts."""
         if self.plan != plan:
             raise KeyMismatchError(f"{path} belongs to another plan than the one here")
         if keys is not None and self.keys != keys:
             raise KeyMismatchError(f"{path} belongs to other keys than the ones here")
+        if missing := [name for name in parts if name not in self.parts]:
+            raise FileError(f"{path} has no part {missing[0]!r}, though its checksum is right")
         return self
+
+
+@contextmanager
+def naming(place: object) -> Iterator[None]:
+    """Say where it was that something cannot be read."""
+    try:
+        yield
+    except FileError as error:
+        raise FileError(f"{place}: {error}") from error
 
 
 def write_container(path: str | os.PathLike[str], container: Container, *, private: bool = False) -> None:
@@ -94,7 +109,9 @@ def read_container(path: str | os.PathLike[str], kind: str) -> Container:
             raise FileError(f"{path} is truncated or was changed: its checksum differs")
         try:
             return _read_parts(file, end, kind, path)
-        except (struct.error, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+        except FileError:  # a ValueError too, but one that says what is wrong
+            raise
+        except (struct.error, ValueError, KeyError, TypeError, RecursionError) as error:
             raise FileError(f"{path} has no header that can be read, though its checksum is right") from error
 
 
@@ -157,5 +174,10 @@ def read_circuit(path: str | os.PathLike[str], plan: str) -> Circuit:
         return Affine(terms, restored(described["constant"]))
 
     facts = container.facts
-    products = tuple(Product(tuple(form(factor) for factor in factors)) for factors in facts["products"])
-    return Circuit(int(facts["size"]), products, form(facts["output"]))
+    try:
+        products = tuple(Product(tuple(form(factor) for factor in factors)) for factors in facts["products"])
+        circuit = Circuit(int(facts["size"]), products, form(facts["output"]))
+        circuit(torch.zeros(1, circuit.size))  # matrices that do not fit together are found here
+    except (ValueError, KeyError, IndexError, TypeError, RuntimeError) as error:
+        raise FileError(f"{path} holds no circuit that can be read, though its checksum is right") from error
+    return circuit

@@ -1,35 +1,25 @@
-"""What this machine has: free memory, the speed of SEAL, processes."""
+"""What this machine does: the speed of SEAL, and work in several processes."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 
 import numpy as np
 
+from pinets.deploy.encrypted import errors
 from pinets.deploy.encrypted.parameters import Parameters
 
-__all__ = ["available_memory", "fork_map", "measure_costs", "worker_count"]
+__all__ = ["fork_map", "measure_costs", "worker_count"]
 
 _ROUNDS = 3
-
-
-def available_memory() -> int:
-    """Bytes that can still be used; of all memory where the system does not say."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass  # not Linux
-    if hasattr(os, "sysconf"):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return 2**63 - 1
 
 
 def measure_costs(parameters: Parameters) -> Callable[[str, int], float] | None:
@@ -82,6 +72,9 @@ def worker_count(wanted: int | None) -> int:
     return wanted or len(os.sched_getaffinity(0))
 
 
+_Running = tuple[BaseProcess, Connection]
+
+
 def fork_map(compute: Callable[[int], bytes], numbers: Sequence[int], workers: int) -> list[bytes]:
     r"""Call a function for each number, in several processes: SEAL's bindings keep other threads waiting.
 
@@ -93,29 +86,69 @@ def fork_map(compute: Callable[[int], bytes], numbers: Sequence[int], workers: i
     workers = min(workers, len(numbers))
     if workers <= 1:
         return [compute(number) for number in numbers]
-    context = multiprocessing.get_context("fork")
-    shares = [list(range(first, len(numbers), workers)) for first in range(workers)]
-    running = []
-    for share in shares:
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_work, args=(compute, [numbers[at] for at in share], theirs))
-        process.start()
-        theirs.close()
-        running.append((process, ours))
-    results: list[bytes] = [b""] * len(numbers)
+    running: list[_Running] = []
     try:
-        for at in range(len(numbers)):  # in turn: a result that nobody takes keeps its process waiting
-            results[at] = running[at % workers][1].recv_bytes()
-    except EOFError:
-        raise RuntimeError("a process ended before it was done; see its error above") from None
+        for first in range(workers):
+            running.append(_start(compute, numbers[first::workers], [pipe for _, pipe in running]))
+        # in turn: a result that nobody takes keeps its process waiting
+        return [_receive(*running[at % workers]) for at in range(len(numbers))]
+    except BaseException:
+        for process, _ in running:
+            process.terminate()
+        raise
     finally:
-        for process, ours in running:
-            ours.close()
+        for process, pipe in running:
+            pipe.close()
             process.join()
-    return results
 
 
-def _work(compute: Callable[[int], bytes], numbers: Sequence[int], pipe: Connection) -> None:
-    for number in numbers:
-        pipe.send_bytes(compute(number))
-    pipe.close()
+def _start(compute: Callable[[int], bytes], numbers: Sequence[int], others: Sequence[Connection]) -> _Running:
+    """A process, and the end of the pipe that its results come out of."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(compute, numbers, theirs, [*others, ours]))
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+def _work(compute: Callable[[int], bytes], numbers: Sequence[int], pipe: Connection, ours: list[Connection]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it reaches the first process too, which then ends this one
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that temporary files are deleted
+    for inherited in ours:  # as long as anybody has them open, writing to a pipe waits for a reader
+        inherited.close()
+    with suppress(BrokenPipeError):  # the first process is gone
+        for number in numbers:
+            failure, result = b"", b""
+            try:
+                result = compute(number)
+            except Exception as error:
+                failure = f"{type(error).__name__}: {error}".encode(errors="surrogateescape")
+            pipe.send_bytes(failure)
+            if failure:
+                return
+            pipe.send_bytes(result)
+
+
+def _receive(process: BaseProcess, pipe: Connection) -> bytes:
+    try:
+        failure = pipe.recv_bytes()
+        if not failure:
+            return pipe.recv_bytes()
+    except (EOFError, OSError):
+        raise RuntimeError(f"a process ended before it was done: {_cause_of_death(process)}") from None
+    raise _as_error(failure.decode(errors="surrogateescape"))
+
+
+def _as_error(failure: str) -> Exception:
+    """An error of this package as itself, any other in its words."""
+    name, _, text = failure.partition(": ")
+    return getattr(errors, name)(text) if name in errors.__all__ else RuntimeError(failure)
+
+
+def _cause_of_death(process: BaseProcess) -> str:
+    process.join()
+    code = process.exitcode or 0
+    if code == -signal.SIGKILL:
+        return "it was killed, as the system does where memory runs out; fewer workers take less"
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

@@ -12,11 +12,18 @@ from typing import Any, Literal
 from pinets.deploy.encrypted.errors import PlanError
 from pinets.deploy.encrypted.latency import InputLayout
 from pinets.deploy.encrypted.parameters import Parameters
+from pinets.deploy.encrypted.typed import build
 
 __all__ = ["Packing", "Plan", "in_units"]
 
 Packing = Literal["latency", "throughput"]
-FORMAT = 1  # of the plan's file
+FORMAT = 2  # of the plan's file
+
+# Measured or simulated, so different each time one plans; nothing that is computed depends on them.
+_EXPECTATIONS = (
+    *("headroom_bits", "largest_output", "deviation", "seconds"),
+    *("key_bytes", "weight_bytes", "ciphertext_bytes"),
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,8 @@ class Plan:
         output_scale: The scale of the result.
         rotations: The steps that there are keys for.
         headroom_bits: By how much numbers may grow before they no longer fit.
-        deviation: The expected largest difference of an output from the plain network's.
+        largest_output: Of the plain network, on the inputs that the plan was made with.
+        deviation: What the largest difference of an output from the plain network's stays below.
         seconds: For one ciphertext or, for throughput, one set of them, on the machine that planned; None if not known.
         key_bytes: Memory of the evaluation keys.
         weight_bytes: Memory of the encoded weights, if they are kept.
@@ -57,6 +65,7 @@ class Plan:
     output_scale: float
     rotations: tuple[int, ...]
     headroom_bits: float
+    largest_output: float
     deviation: float
     seconds: float | None
     key_bytes: int
@@ -74,9 +83,15 @@ class Plan:
         return self.key_bytes + max(self.key_bytes, self.ciphertext_bytes)
 
     @property
+    def relative_deviation(self) -> float:
+        """The largest deviation relative to the largest output: what a wanted precision is compared with."""
+        return self.deviation / self.largest_output
+
+    @property
     def identity(self) -> str:
-        """A checksum, by which files that belong to another plan are told."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+        """A checksum of what is agreed on, by which files that belong to another plan are told."""
+        agreed = {name: value for name, value in self.to_json().items() if name not in _EXPECTATIONS}
+        return hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **asdict(self)}
@@ -88,19 +103,10 @@ class Plan:
         values = dict(content)
         if values.pop("format", None) != FORMAT:
             raise PlanError(f"the plan is of another format, {content.get('format')!r} instead of {FORMAT}")
-        try:
-            scheme = values.pop("parameters")
-            layout = values.pop("layout")
-            plain: dict[str, Any] = {
-                key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
-            }
-            return cls(
-                **plain,
-                parameters=Parameters(**{**scheme, "prime_bits": tuple(scheme["prime_bits"])}),
-                layout=None if layout is None else InputLayout(**layout),
-            )
-        except (KeyError, TypeError) as error:
-            raise PlanError(f"the plan is not complete: {error}") from error
+        plan: Plan = build(cls, values, "the plan")
+        if (plan.layout is None) != (plan.packing == "throughput"):
+            raise PlanError(f"a layout is for low latency, and needed there; got {plan.layout} for {plan.packing}")
+        return plan
 
     def __str__(self) -> str:
         scheme = self.parameters
@@ -114,7 +120,8 @@ class Plan:
             ("modulus", f"{'+'.join(map(str, scheme.prime_bits))} = {scheme.modulus_bits} bits, {security}"),
             ("rotation keys", f"{len(self.rotations)}"),
             ("inputs", f"from {self.low:.4g} to {self.high:.4g}; room for outputs up to {self.output_bound:.4g}"),
-            ("precision", f"largest deviation of an output about {self.deviation:.1e}"),
+            ("precision", f"largest deviation of an output {self.deviation:.1e}, "
+                          f"{self.relative_deviation:.1e} of the largest output"),
             ("time", self._time()),
             ("memory", f"keys {in_units(self.key_bytes)}, weights {in_units(self.weight_bytes)}, "
                        f"ciphertexts {in_units(self.ciphertext_bytes)}"),

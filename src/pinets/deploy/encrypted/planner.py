@@ -9,15 +9,19 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
+from pinets.deploy.encrypted.backend import Vector
 from pinets.deploy.encrypted.circuit import Circuit
 from pinets.deploy.encrypted.compile import compile_network
 from pinets.deploy.encrypted.errors import PlanError
-from pinets.deploy.encrypted.latency import LatencyProgram, choose_layout, pack
-from pinets.deploy.encrypted.machine import available_memory, measure_costs
+from pinets.deploy.encrypted.latency import InputLayout, LatencyProgram, choose_layout, pack, power_of_two
+from pinets.deploy.encrypted.machine import measure_costs
+from pinets.deploy.encrypted.memory import available_memory
 from pinets.deploy.encrypted.parameters import LARGEST_PRIME, RINGS, SECURE_BITS, Parameters
 from pinets.deploy.encrypted.plan import Packing, Plan, in_units
+from pinets.deploy.encrypted.precision import largest_error, outputs_and_noise
 from pinets.deploy.encrypted.simulate import SimulatedEvaluator
 from pinets.deploy.encrypted.throughput import ThroughputProgram
 
@@ -26,8 +30,8 @@ __all__ = ["make_plan", "plan_network"]
 _LEAST_SCALE = 24  # bits; with less, noise is all there is
 _MOST_SCALE = 45
 _MARGIN = 2.0  # bits that numbers may grow beyond those the plan was made with
-_PROBES = 2  # inputs that are simulated
-_WORST = 2.0  # by how much the largest deviation of thousands of inputs exceeds that of these
+_NOISIEST = 2  # inputs that are simulated, beside the one with the largest output
+_TIMES = 8  # that they are, each time with other noise
 
 
 def plan_network(model: nn.Module, calibration: Tensor, **options: Any) -> tuple[Plan, Circuit]:
@@ -77,7 +81,7 @@ def make_plan(
         raise PlanError(f"the ring size must be one of {', '.join(map(str, RINGS))}, got {strange[0]}")
     kinds: tuple[Packing, ...] = ("latency", "throughput") if packing == "auto" else (packing,)
     memory = available_memory() if memory is None else memory
-    question = _Question(circuit, calibration.flatten(1).double(), tuple(calibration.shape[1:]), precision)
+    question = _ask(circuit, calibration, precision)
     reasons: list[str] = []
     found: list[Plan] = []
     for kind in kinds:
@@ -103,6 +107,8 @@ class _Question:
     inputs: Tensor
     shape: tuple[int, ...]
     precision: float
+    largest: float  # output
+    probes: Tensor  # the hardest inputs, which are simulated
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,21 @@ class _Trial:
 
     plan: Plan
     counts: Counter[tuple[str, int]]
+
+
+def _ask(circuit: Circuit, calibration: Tensor, precision: float) -> _Question:
+    inputs = calibration.flatten(1).double()
+    outputs, noise = (each.abs().amax(1) for each in outputs_and_noise(circuit, inputs))
+    largest = float(outputs.max())
+    if not math.isfinite(largest):
+        raise PlanError("the network's own outputs are not finite on the inputs that were given to plan with")
+    if largest == 0:
+        raise PlanError(
+            "the network's outputs are all 0 on the calibration inputs, and precision is relative to the largest "
+            "output: plan with inputs that give others"
+        )
+    probes = inputs[torch.cat([outputs.topk(1).indices, noise.topk(min(_NOISIEST, len(noise))).indices])]
+    return _Question(circuit, inputs, tuple(calibration.shape[1:]), precision, largest, probes)
 
 
 def _total(plan: Plan, inputs: int) -> float:
@@ -130,28 +151,23 @@ def _require_memory(plan: Plan, memory: int) -> None:
 
 def _smallest(question: _Question, packing: Packing, rings: Sequence[int], insecure: bool) -> _Trial:
     """The smallest ring that is precise enough."""
-    outputs = question.circuit(question.inputs).abs().amax(1)
-    largest = float(outputs.max())
-    if not math.isfinite(largest):
-        raise PlanError("the network's own outputs are not finite on the inputs that were given to plan with")
-    probes = question.inputs[outputs.argsort(descending=True)[:_PROBES]]  # the largest outputs are the hardest
     best: _Trial | None = None
     reason = ""
     for ring in rings:
         for parameters in _candidates(ring, question.circuit.depth, insecure):
             try:
-                trial = _try(question, parameters, packing, probes, largest)
+                trial = _try(question, parameters, packing)
             except PlanError as error:
                 reason = str(error)
                 continue
             if best is None or trial.plan.deviation < best.plan.deviation:
                 best = trial
-        if best is not None and _WORST * best.plan.deviation <= question.precision * largest:
+        if best is not None and best.plan.relative_deviation <= question.precision:
             return best
     if best is not None:
         raise PlanError(
             f"a precision of {question.precision:.1e} is out of reach: the nearest is "
-            f"{_WORST * best.plan.deviation / largest:.1e}, in a ring of {best.plan.parameters.ring}"
+            f"{best.plan.relative_deviation:.1e}, in a ring of {best.plan.parameters.ring}"
         )
     raise PlanError(reason or _too_deep(question.circuit.depth, max(rings)))
 
@@ -182,23 +198,23 @@ def _too_deep(depth: int, ring: int) -> str:
     )
 
 
-def _try(question: _Question, parameters: Parameters, packing: Packing, probes: Tensor, largest: float) -> _Trial:
+def _try(question: _Question, parameters: Parameters, packing: Packing) -> _Trial:
     """Evaluate a few inputs with the noise these parameters bring, and write down all that happens."""
-    circuit = question.circuit
+    circuit, slots = question.circuit, parameters.slots
     evaluator = SimulatedEvaluator(parameters)
-    bound = 2.0 ** (math.ceil(math.log2(max(largest, 2.0**-20))) + _MARGIN)
+    bound = 2.0 ** (math.ceil(math.log2(max(question.largest, 2.0**-20))) + _MARGIN)
     bits = min(parameters.prime_bits[0] - 1 - max(1.0, math.log2(bound)), parameters.scale_bits + 8)
     output_scale = parameters.scale if circuit.output.is_free else 2.0**bits
-    layout = choose_layout(circuit, parameters.slots) if packing == "latency" else None
+    layout = choose_layout(circuit, slots) if packing == "latency" else None
     if layout is None:
-        columns = [evaluator.encrypt(column, parameters.scale) for column in probes.T.numpy()]
-        rows = ThroughputProgram(circuit).run(evaluator, columns, output_scale)
-        computed = np.stack([row.values for row in rows], axis=1)
+        computed = _by_throughput(circuit, evaluator, question.probes, output_scale)
+        repetitions = 1
         alive = 2 * sum(circuit.sizes)  # at two levels, or as they were read
     else:
-        program = LatencyProgram(circuit, layout, parameters.slots, keep=False)
-        computed = np.stack([_try_one(program, evaluator, probe, output_scale) for probe in probes])
+        computed = _by_latency(circuit, layout, evaluator, question.probes, output_scale)
+        repetitions = slots // power_of_two(circuit.output.rows)
         alive = 2 + evaluator.counts["rotate", parameters.levels]
+    errors = computed - circuit(question.probes).numpy()
     if evaluator.headroom < _MARGIN - 1e-6:
         raise PlanError(f"numbers come within {evaluator.headroom:.1f} bits of the modulus; {_MARGIN} are wanted")
     plan = Plan(
@@ -215,7 +231,8 @@ def _try(question: _Question, parameters: Parameters, packing: Packing, probes: 
         output_scale=output_scale,
         rotations=tuple(sorted(evaluator.rotations)),
         headroom_bits=evaluator.headroom,
-        deviation=float(np.abs(computed - circuit(probes).numpy()).max()),
+        largest_output=question.largest,
+        deviation=largest_error(errors, slots * circuit.output.rows, repetitions),
         seconds=None,
         key_bytes=(1 + len(evaluator.rotations)) * parameters.key_bytes,
         weight_bytes=evaluator.encoded_bytes,
@@ -224,8 +241,25 @@ def _try(question: _Question, parameters: Parameters, packing: Packing, probes: 
     return _Trial(plan, evaluator.counts)
 
 
-def _try_one(program: LatencyProgram, evaluator: SimulatedEvaluator, probe: Tensor, output_scale: float) -> np.ndarray:
-    evaluator.counts.clear()  # of one input alone
-    evaluator.encoded_bytes = 0
-    entry = evaluator.encrypt(pack(probe.numpy(), program.layout, program.slots), evaluator.parameters.scale)
-    return program.unpack(program.run(evaluator, entry, output_scale).values)
+def _by_throughput(circuit: Circuit, evaluator: SimulatedEvaluator, inputs: Tensor, output_scale: float) -> Vector:
+    """The outputs, several times."""
+    repeated = inputs.repeat(_TIMES, 1)  # in slots beside each other
+    columns = [evaluator.encrypt(column, evaluator.parameters.scale) for column in repeated.T.numpy()]
+    rows = ThroughputProgram(circuit).run(evaluator, columns, output_scale)
+    return np.stack([row.values for row in rows], axis=1).reshape(_TIMES, len(inputs), -1)
+
+
+def _by_latency(
+    circuit: Circuit, layout: InputLayout, evaluator: SimulatedEvaluator, inputs: Tensor, output_scale: float
+) -> Vector:
+    """The outputs, several times: weights too are encoded anew, since their rounding errors hit all inputs alike."""
+    slots, scale = evaluator.parameters.slots, evaluator.parameters.scale
+    program = LatencyProgram(circuit, layout, slots, keep=False)
+    packed = np.stack([pack(one, layout, slots) for one in inputs.numpy()])
+    computed = []
+    for _ in range(_TIMES):
+        evaluator.counts.clear()  # of one time alone
+        evaluator.encoded_bytes = 0
+        out = program.run(evaluator, evaluator.encrypt(packed, scale), output_scale)
+        computed.append([program.unpack(one) for one in out.values])
+    return np.array(computed)

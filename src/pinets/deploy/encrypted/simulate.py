@@ -25,7 +25,7 @@ _ROUNDING = 1 / math.sqrt(12)  # of rounding to whole numbers
 
 @dataclass(frozen=True)
 class Simulated:
-    """Numbers that stand for a ciphertext, or for a plaintext."""
+    """Numbers that stand for a ciphertext, or for a plaintext; with a batch axis, for several ciphertexts at once."""
 
     values: Vector
     level: int
@@ -109,7 +109,7 @@ class SimulatedEvaluator:
     def rotate(self, ciphertext: Simulated, step: int) -> Simulated:
         self.counts["rotate", ciphertext.level] += 1
         self.rotations.add(step)
-        return self._switched(replace(ciphertext, values=np.roll(ciphertext.values, -step)))
+        return self._switched(replace(ciphertext, values=np.roll(ciphertext.values, -step, axis=-1)))
 
     def rescale(self, ciphertext: Simulated) -> Simulated:
         self.counts["rescale", ciphertext.level] += 1
@@ -130,15 +130,16 @@ class SimulatedEvaluator:
         """
         bits, ring = self.parameters.prime_bits, self.parameters.ring
         digits = _FRESH * math.sqrt(sum(4.0 ** (size - bits[-1]) for size in bits[: ciphertext.level + 1]))
-        edge = digits * self._edge[: len(ciphertext.values)] / 2
+        edge = digits * self._edge[: ciphertext.values.shape[-1]] / 2
         return self._disturbed(ciphertext, np.sqrt(ring * (_ROUNDING * digits) ** 2 + edge**2 + self._rounding**2))
 
     def _disturbed(self, ciphertext: Simulated, error: float | Vector) -> Simulated:
         if not self._noise:
             return ciphertext
         size = error * self._spread / ciphertext.scale
-        noise = self._random.normal(0.0, size, ciphertext.values.shape)
-        return replace(ciphertext, values=ciphertext.values + noise)
+        # most of a plan's time; single precision is quicker, and enough for noise
+        noise = self._random.standard_normal(ciphertext.values.shape, dtype=np.float32)
+        return replace(ciphertext, values=ciphertext.values + size * noise)
 
     def _require_scale(self, level: int, scale: float) -> None:
         """As SEAL does, which calls it "scale out of bounds"."""

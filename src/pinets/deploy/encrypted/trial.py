@@ -14,7 +14,13 @@ from torch import Tensor, nn
 
 from pinets.algebra.graph import evaluating
 from pinets.deploy.encrypted.circuit import Circuit
-from pinets.deploy.encrypted.client import EVALUATION_KEYS, Client, PathLike, make_client_keys
+from pinets.deploy.encrypted.client import (
+    EVALUATION_KEYS,
+    Client,
+    PathLike,
+    make_client_keys,
+    require_no_secret_key,
+)
 from pinets.deploy.encrypted.plan import Plan
 from pinets.deploy.encrypted.server import Server, write_plan
 
@@ -95,6 +101,7 @@ def run_trial(
         workers: Processes of the server; as many as there are cores if left out.
     """
     client_folder, server_folder = Path(folder) / "client", Path(folder) / "server"
+    require_no_secret_key(client_folder)  # before a new plan makes it useless
     write_plan(plan, circuit, client=client_folder, server=server_folder)
     asked, answered = server_folder / "inputs", client_folder / "outputs"
     keygen, _ = _timed(lambda: make_client_keys(client_folder, server_folder / EVALUATION_KEYS))
