@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol, TextIO, TypeVar
+from typing import Self, TextIO, TypeVar
 
 from pinets._extras import require
 
@@ -15,13 +15,17 @@ __all__ = ["PlainProgress", "Progress", "ProgressBar", "progress", "track"]
 T = TypeVar("T")
 
 
-class Progress(Protocol):
-    """Tells whoever watches how far a run is."""
+class Progress:
+    """How far work is, told to nobody: for the processes that are not the main one."""
 
-    def __enter__(self) -> Progress: ...
+    def __enter__(self) -> Self:
+        return self
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        pass
+
     def advance(self, metrics: Mapping[str, float]) -> None:
         """One step is done."""
 
@@ -29,7 +33,7 @@ class Progress(Protocol):
         """A line that stays."""
 
 
-class ProgressBar:
+class ProgressBar(Progress):
     """A bar with the rate and the time left, for terminals."""
 
     def __init__(self, title: str, steps: int, done: int, *, unit: str = "step", stays: bool = True) -> None:
@@ -37,9 +41,6 @@ class ProgressBar:
         self._bar = tqdm(
             total=steps, initial=done, desc=title, unit=unit, leave=stays, dynamic_ncols=True, smoothing=0.05
         )
-
-    def __enter__(self) -> ProgressBar:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -54,7 +55,7 @@ class ProgressBar:
         self._bar.write(text, file=sys.stderr)
 
 
-class PlainProgress:
+class PlainProgress(Progress):
     """A line now and then, for logs and pipes."""
 
     def __init__(
@@ -71,14 +72,6 @@ class PlainProgress:
         self._unit, self._stream, self._every = unit, stream, every_seconds
         self._start = self._last = time.monotonic()
 
-    def __enter__(self) -> PlainProgress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
-
     def advance(self, metrics: Mapping[str, float]) -> None:
         self._done += 1
         now = time.monotonic()
@@ -94,28 +87,10 @@ class PlainProgress:
         print(f"{self._title}: {text}", file=self._stream or sys.stderr, flush=True)
 
 
-class _NoProgress:
-    """For the processes that are not the main one."""
-
-    def __enter__(self) -> _NoProgress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
-
-    def advance(self, metrics: Mapping[str, float]) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        pass
-
-
 def progress(title: str, steps: int, done: int, *, main: bool = True) -> Progress:
     """A bar on a terminal, plain lines elsewhere, nothing on processes that are not the main one."""
     if not main:
-        return _NoProgress()
+        return Progress()
     return (ProgressBar if sys.stderr.isatty() else PlainProgress)(title, steps, done)
 
 
