@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -87,11 +90,43 @@ def test_a_mapped_file_of_halves_is_read_in_blocks(tmp_path):
 def test_memory_does_not_grow_with_the_gallery():
     probes, few = torch.randn(50, 16), torch.randn(2_000, 16)
     many = few.repeat(10, 1)
+    find = partial(search, probes, k=5, tail=50, block=1000)
     beyond = [
-        peak_bytes(lambda gallery=gallery: search(probes, gallery, k=5, tail=50), alive=[gallery]) - gallery.nbytes
-        for gallery in (few, many)
+        peak_bytes(lambda gallery=gallery: find(gallery), alive=[gallery]) - gallery.nbytes for gallery in (few, many)
     ]
     assert beyond[1] <= 1.1 * beyond[0]
+
+
+@pytest.fixture
+def three_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("product", ["numpy", "torch"])
+def test_threads_find_what_one_finds(three_threads, monkeypatch, product):
+    if product == "torch":
+        monkeypatch.setitem(sys.modules, "threadpoolctl", None)  # so that it cannot be imported
+    generator = torch.Generator().manual_seed(0)
+    probes, gallery = torch.randn(200, 5, generator=generator), torch.randn(700, 5, generator=generator)
+    together = search(probes, gallery, k=9, tail=400, block=100)
+    one_by_one = [search(probe[None], gallery, k=9, tail=400, block=100) for probe in probes]
+    assert torch.equal(together.indices, torch.cat([found.indices for found in one_by_one]))
+    torch.testing.assert_close(together.scores, torch.cat([found.scores for found in one_by_one]))
+    torch.testing.assert_close(
+        together.tail, torch.cat([found.tail for found in one_by_one]).sort().values.flip(0)[:400]
+    )
+    assert together.count == 200 * 700
+    assert torch.get_num_threads() == 3
+
+
+def test_an_error_in_a_thread_is_told(three_threads):
+    gallery = torch.ones(300, 4)
+    gallery[217, 2] = torch.nan
+    with pytest.raises(ValueError, match="the first is row 217"):
+        search(torch.ones(200, 4), gallery, k=1, block=100)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

@@ -1,13 +1,20 @@
 """Searching a gallery of any size: matrix products in blocks, the best of every probe, the largest scores of all.
 
 The products cannot be avoided; all else is kept off the single score. The scores of a block are looked at once, as the
-maxima of tiles; only tiles that hold something above the lowest score still wanted are looked at again.
+maxima of tiles; only tiles that hold something above the lowest score still wanted are looked at again. Every thread
+takes some of the probes through the whole gallery, so that none waits for the others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from threading import Event
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,10 +22,13 @@ from pinets.metrics.faces.embeddings import Matrix, read_blocks, read_rows
 
 __all__ = ["Found", "search"]
 
-BLOCK = 1024  # gallery rows in a product: with some thousand probes, the scores stay in the last cache
+BLOCK = 4096  # gallery rows in a product
+_SHARE = 64  # probes that are worth a thread
 TILE = 64  # scores of a probe that share one maximum
 _PENDING = 1 << 14  # scores of the tail that may wait before it is decided which of them stay
 _NOTHING = torch.iinfo(torch.int64).min  # the key of no gallery row at all
+
+_Parts = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -65,15 +75,63 @@ def search(probes: Matrix, gallery: Matrix, *, k: int = 0, tail: int = 0, block:
     if gallery.shape[1] != rows.shape[1]:
         raise ValueError(f"probes have {rows.shape[1]} values and the gallery {gallery.shape[1]}: another embedding")
     size, count = gallery.shape[0], gallery.shape[0] * len(rows)
-    best = _Best(len(rows), min(k, size))
-    largest = _Largest(min(tail, count))
-    scores = torch.empty(len(rows), min(block, size))
+    work = partial(_search, gallery=gallery, k=min(k, size), tail=tail, block=min(block, max(size, 1)))
+    found = _share_out(work, rows, workers=min(torch.get_num_threads(), len(rows) // _SHARE))
+    scores, indices, tails = (torch.cat(values) for values in zip(*found, strict=True))
+    return Found(scores, indices, tails.topk(min(tail, count)).values, count)
+
+
+def _share_out(work: Callable[..., _Parts], rows: Tensor, workers: int) -> list[_Parts]:
+    """Do the work for all probes, some of them in each thread."""
+    stop = Event()
+    if workers < 2:
+        return [work(rows, product=torch.mm, stop=stop)]
+    with (
+        _one_thread_a_product() as product,
+        ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+    ):
+        try:
+            return list(pool.map(partial(work, product=product, stop=stop), rows.chunk(workers)))
+        finally:
+            stop.set()  # after an error or Ctrl-C nobody goes on
+
+
+@torch.inference_mode()  # here once more: the mode is of a thread
+def _search(
+    rows: Tensor, *, gallery: Matrix, k: int, tail: int, block: int, product: Callable[..., object], stop: Event
+) -> _Parts:
+    """Scores, indices and tail of some probes."""
+    best = _Best(len(rows), k)
+    largest = _Largest(min(tail, gallery.shape[0] * len(rows)))
+    scores = torch.empty(len(rows), block)
     for start, part in read_blocks(gallery, block):
+        if stop.is_set():
+            break
         # the last block is smaller: a view of the same memory, contiguous like the others
         some = scores.view(-1)[: len(rows) * len(part)].view(len(rows), len(part))
-        torch.mm(rows, part.t(), out=some)
+        product(rows, part.t(), out=some)
         _offer(some, start, best, largest)
-    return Found(*best.result(), largest.result(), count)
+    return *best.result(), largest.result()
+
+
+@contextmanager
+def _one_thread_a_product() -> Iterator[Callable[..., object]]:
+    """The fastest matrix product for several threads that make one each.
+
+    That is numpy's: its OpenBLAS is ahead of the MKL in torch on AMD processors. How many threads it takes by itself
+    can only be told by threadpoolctl, which scikit-learn brings; torch's follows torch.
+    """
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        yield torch.mm
+        return
+    with threadpool_limits(1, user_api="blas"):
+        yield _numpy_product
+
+
+def _numpy_product(left: Tensor, right: Tensor, *, out: Tensor) -> None:
+    np.matmul(left.numpy(), right.numpy(), out=out.numpy())
 
 
 def _offer(scores: Tensor, start: int, best: _Best, largest: _Largest) -> None:
