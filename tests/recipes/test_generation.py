@@ -63,7 +63,17 @@ def test_what_is_compared_differs_in_its_generator_only(group, scale):
     first, *others = (recipes.to_json(recipes.get_recipe(name, scale)) for name in group)
     for other in others:
         assert {key for key in first if first[key] != other[key]} == {"name", "model"}
-        assert first["model"]["options"] == other["model"]["options"]
+        options = [model["options"] | {"width": None} for model in (first["model"], other["model"])]
+        assert options[0] == options[1]
+
+
+@pytest.mark.parametrize("scale", ["full", "small"])
+@pytest.mark.parametrize("data", ["fashion", "yaleb"])
+def test_the_generators_without_activations_are_of_one_size(data, scale):
+    made = [recipes.get_recipe(f"{data}_{kind}", scale) for kind in ("ncp", "ccp", "ncp_skip")]
+    with torch.device("meta"):
+        sizes = [sum(weight.numel() for weight in recipe.model.build().parameters()) for recipe in made]
+    assert max(sizes) < 1.12 * min(sizes)
 
 
 def test_the_known_values_of_sngan():
@@ -182,7 +192,7 @@ def few_samples(monkeypatch, **counts):
 BOTH = "fid10k_test,is50k_10splits"
 
 
-def test_several_protocols_give_what_each_gives_alone(tiny, fashion, tmp_path, corners, monkeypatch):
+def test_several_protocols_give_what_each_gives_alone(tiny, fashion, tmp_path, corners, monkeypatch, capsys):
     few_samples(monkeypatch, fid10k_test=40, is50k_10splits=40)
     for module in ("metrics.generation.evaluation", "recipes.measuring"):
         monkeypatch.setattr(f"pinets.{module}.load_inception", lambda data_dir: Classes())
@@ -195,11 +205,17 @@ def test_several_protocols_give_what_each_gives_alone(tiny, fashion, tmp_path, c
     assert {"fid", "inception_score"} <= together["test"].keys()
     assert together["protocol"] == f"{distances['protocol']}; {score['protocol']}"
     run = recipes.run_folder(tiny, tmp_path / BOTH).path
-    assert recipes.measure(run, data_dir=fashion).values == pytest.approx(distances["test"])  # the first
+    assert recipes.measure(run, "fid10k_test", data_dir=fashion).values == pytest.approx(distances["test"])
+    with pytest.raises(ValueError, match="names several metrics, fid10k_test, is50k_10splits: choose one of them"):
+        recipes.measure(run, data_dir=fashion)
+    assert main(["eval", str(run), "--data", str(fashion)]) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert first["values"] == pytest.approx(distances["test"])
+    assert second["values"] == pytest.approx(score["test"])
 
 
 def test_the_score_is_left_out_with_a_note_where_weights_have_no_last_layer(
-    tiny, fashion, tmp_path, corners, monkeypatch
+    tiny, fashion, tmp_path, corners, monkeypatch, capsys
 ):
     few_samples(monkeypatch, fid10k_test=40)
     result = recipes.train(replace(tiny, metric=BOTH), tmp_path, data_dir=fashion)
@@ -209,6 +225,10 @@ def test_the_score_is_left_out_with_a_note_where_weights_have_no_last_layer(
     told = "is50k_10splits not measured: the weights of Inception have no last layer (fc); put https://"
     assert told in run.result()["protocol"]
     assert told in text_table([summarize("fashion", [run])])
+    assert main(["eval", str(run.path), "--data", str(fashion)]) == 0
+    out, err = capsys.readouterr()
+    assert [result["protocol"] for result in json.loads(out)] == ["fid10k_test"]
+    assert err.startswith("is50k_10splits not measured: the Inception score needs the network's last layer (fc)")
 
 
 def test_how_it_is_measured_does_not_change_what_is_trained(tiny, fashion, run, tmp_path, corners, monkeypatch):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Sequence
 from typing import Literal
 
 from pinets.cli import eval_faces
@@ -20,7 +22,7 @@ def add_parser(verbs: Verbs) -> None:
         run,
         summary="evaluate the newest weights of a run, a folder of images, or faces",
         details=(
-            "The images of a generator are measured by the protocol of its recipe, or by --protocol.\n"
+            "The images of a generator are measured by all protocols of its recipe, or by --protocol.\n"
             "With --reference, the path is a folder of images, which are compared with those of a data set or of\n"
             "another folder. For verification and identification of faces: pinets eval faces --help"
         ),
@@ -40,7 +42,7 @@ def add_parser(verbs: Verbs) -> None:
     images.add_argument(
         "--protocol",
         metavar="NAME",
-        help="fid50k_train, fid10k_test, fid5k, fid2k, ... (default: that of the recipe; of a folder fid5k)",
+        help="fid50k_train, fid10k_test, fid5k, fid2k, ... (default: those of the recipe; of a folder fid5k)",
     )
     images.add_argument("--samples", type=positive, metavar="N", help="another number than the protocol's")
     images.add_argument(
@@ -68,9 +70,7 @@ def run_run(args: argparse.Namespace) -> int:
         raise UsageError("--reference and --pad are for a folder of images: a run is compared with its own data")
     recipe = recipes.recipe_from_json(RunFolder(args.path).recipe())
     if isinstance(recipe, recipes.GenerationRecipe) and args.split is None:
-        result = recipes.measure(args.path, args.protocol, samples=args.samples, data_dir=args.data)
-        print(json.dumps(result.to_json(), indent=2))
-        return 0
+        return run_generator(args, recipes.protocol_names(args.protocol or recipe.metric))
     if args.protocol is not None or args.samples is not None:
         raise UsageError("--protocol and --samples are for the images of a generator, without --split")
     split: Literal["validation", "test"] = args.split or "test"
@@ -78,6 +78,25 @@ def run_run(args: argparse.Namespace) -> int:
     if recipes.is_main_process():
         print(json.dumps({split: metrics}, indent=2))
     return 0
+
+
+def run_generator(args: argparse.Namespace, protocols: Sequence[str]) -> int:
+    """Print what each protocol gives; of several, one that lacks its weights does not stop the others."""
+    from pinets import recipes
+    from pinets.data.errors import MissingDataError
+
+    if len(protocols) < 2:
+        result = recipes.measure(args.path, args.protocol, samples=args.samples, data_dir=args.data)
+        print(json.dumps(result.to_json(), indent=2))
+        return 0
+    found = []
+    for name in protocols:
+        try:
+            found.append(recipes.measure(args.path, name, samples=args.samples, data_dir=args.data))
+        except MissingDataError as error:
+            print(f"{name} not measured: {error}", file=sys.stderr)
+    print(json.dumps([result.to_json() for result in found], indent=2))
+    return 0 if found else 1
 
 
 def run_images(args: argparse.Namespace) -> int:

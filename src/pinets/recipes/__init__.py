@@ -4,6 +4,7 @@ from pinets.recipes import cifar, encrypted, faces, faces_generation, generation
 from pinets.recipes.adversarial import GenerationRecipe, Network, Pictures
 from pinets.recipes.classification import ClassificationRecipe, Images, Model, Speech
 from pinets.recipes.face_recognition import Embedder, FacePack, FaceRecipe, LfwPeople
+from pinets.recipes.measuring import protocol_names
 from pinets.recipes.recipe import Recipe, Scale
 from pinets.recipes.registry import get_recipe, list_recipes, recipe, recipe_from_json, recipe_notes
 from pinets.recipes.running import compare, evaluate, is_main_process, run_folder, train
@@ -43,6 +44,7 @@ __all__ = [
     "measure",
     "mesh",
     "polynomial",
+    "protocol_names",
     "real_images",
     "recipe",
     "recipe_from_json",

@@ -67,7 +67,7 @@ def fashion_ccp(scale: Scale = "full") -> GenerationRecipe:
     Ours: docs/results/fashion.md, at small scale.
     Command: pinets compare fashion_linear fashion_ccp fashion_ncp fashion_ncp_skip --scale small --seeds 1
     """
-    return with_model(fashion_ncp(scale), "ccp_generator")
+    return _ccp_of(fashion_ncp(scale), width=9 if scale == "small" else 64)
 
 
 @recipe
@@ -129,7 +129,7 @@ def yaleb_ccp(scale: Scale = "full") -> GenerationRecipe:
     Ours: docs/results/yaleb.md, at small scale.
     Command: pinets compare yaleb_linear yaleb_ccp yaleb_ncp yaleb_ncp_skip --scale small --seeds 1
     """
-    return with_model(yaleb_ncp(scale), "ccp_generator")
+    return _ccp_of(yaleb_ncp(scale), width=9 if scale == "small" else 52)
 
 
 @recipe
@@ -202,6 +202,12 @@ def cifar10_sngan_prodpoly(scale: Scale = "full") -> GenerationRecipe:
     Command: pinets compare cifar10_sngan cifar10_sngan_ncp cifar10_sngan_prodpoly --seeds 10
     """
     return with_model(cifar10_sngan(scale), "sngan_prodpoly_generator")
+
+
+def _ccp_of(ncp: GenerationRecipe, width: int) -> GenerationRecipe:
+    """The same with CCP, of a width that makes it as large as NCP."""
+    ccp = with_model(ncp, "ccp_generator")
+    return replace(ccp, model=ccp.model.with_options(width=width))
 
 
 def small_activation_free(full: GenerationRecipe) -> GenerationRecipe:

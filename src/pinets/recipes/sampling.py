@@ -68,14 +68,17 @@ def measure(
 
     Args:
         path: The run folder.
-        protocol: One of ``pinets.metrics.generation.PROTOCOLS``; that of the recipe, or its first, if left out.
+        protocol: One of ``pinets.metrics.generation.PROTOCOLS``; that of the recipe, which then has only one, if left
+            out.
         samples: Another number of images than the protocol's, which is then said in the result.
         data_dir: Where data sets and the weights of Inception are.
     """
     recipe, generator = _generator(path)
-    chosen = protocol or next(iter(protocol_names(recipe.metric)), None)
-    if chosen is None:
-        raise ValueError(f"the recipe of {path} names no metric: choose a protocol, such as fid5k")
+    named = protocol_names(protocol or recipe.metric)
+    if len(named) != 1:
+        many = f"several metrics, {', '.join(named)}: choose one of them" if named else "no metric: choose a protocol"
+        raise ValueError(f"the recipe of {path} names {many}, such as {next(iter(named), 'fid5k')}")
+    (chosen,) = named
 
     def images(count: int) -> Tensor:
         return to_pixels(generator(draw_noise(recipe.noise, count, generator.latent)))
