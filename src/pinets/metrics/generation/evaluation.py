@@ -138,7 +138,7 @@ def _frechet(real: FeatureStatistics, fake: FeatureStatistics) -> float:
 
 @torch.no_grad()
 def _inception_score(plan: Score, batches: Iterable[Tensor], count: int, network: Any) -> dict[str, float]:
-    if getattr(network, "fc", None) is None:
+    if getattr(network, "fc", network) is None:  # an extractor of one's own need not have it
         raise MissingDataError(
             "the Inception score needs the network's last layer (fc), which these weights do not have; "
             f"put {OFFICIAL} into inception/ of the data folder"
