@@ -211,6 +211,21 @@ def test_early_stopping_keeps_the_best_epoch(estimator):
         shorter.partial_fit(X, y, **({"classes": [0, 1]} if estimator is PolynomialNetClassifier else {}))
 
 
+@BOTH
+def test_what_is_held_out_is_not_looked_at_for_scaling(estimator):
+    """Of powers of two, the sum tells which were summed."""
+    powers = 2.0 ** np.arange(20)
+    y = np.arange(20) % 2 if estimator is PolynomialNetClassifier else powers
+    fitted = estimator(early_stopping=True, validation_fraction=0.3, max_epochs=1, random_state=0)
+    fitted.fit(powers[:, None], y)
+    (mean,) = fitted.feature_scaling_.mean.tolist()
+    assert round(mean * 14).bit_count() == 14
+    if estimator is PolynomialNetRegressor:
+        assert fitted.target_scaling_.mean.tolist() == pytest.approx([mean])
+    fitted.fit(powers[:, None], y, sample_weight=np.arange(20) // 2 % 2)
+    assert round(fitted.feature_scaling_.mean.item() * 7).bit_count() == 7
+
+
 @pytest.mark.parametrize(
     "estimator, model, labels",
     [

@@ -98,6 +98,20 @@ def test_a_pair_differs_in_its_model_only(pair, scale):
     assert first["model"]["options"] == second["model"]["options"]
 
 
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ("sample=0", "sample must be above 0 and at most 1, got 0"),
+        ("data.validation=1", r"data\.validation: validation must be above 0 and below 1, got 1"),
+        ("data.turn=-5", r"data\.turn: turn must be at least 0, got -5"),
+        ("data.smallest=0", r"data\.smallest: smallest must be at least 1, got 0"),
+    ],
+)
+def test_values_out_of_range_are_refused(change, message):
+    with pytest.raises(recipes.RecipeError, match=message):
+        recipes.get_recipe("lfw_iresnet", "small", [change])
+
+
 def test_a_large_set_with_a_damaged_image(ms1m, tmp_path, capsys):
     changes = [*TINY, "model.size=16", "data.size=16", "sample=0.5"]
     recipe = recipes.get_recipe("ms1m_arcface_prodpoly_resnet50", "full", changes)

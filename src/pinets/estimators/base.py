@@ -96,8 +96,11 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
         """
         self._check_parameters()
         X, y, weights = self._check_samples(X, y, sample_weight, reset=True)
-        self._start(X, weights, outputs=self._learn_targets(y, weights))
-        self._train(X, y, weights, epochs=int(self.max_epochs), cosine=True, hold_out=bool(self.early_stopping))
+        drawing = self._draw_seeds()
+        rows, held_out = self._hold_out(y) if self.early_stopping else (np.arange(X.shape[0]), None)
+        trained_on = weights if held_out is None else _without(held_out, weights, X.shape[0])
+        self._start(X, trained_on, outputs=self._learn_targets(y, trained_on), drawing=drawing)
+        self._train(X, y, weights, rows, held_out, epochs=int(self.max_epochs), cosine=True)
         return self
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
@@ -107,10 +110,12 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
         first = not hasattr(self, "module_")
         X, y, weights = self._check_samples(X, y, sample_weight, reset=first)
         if first:
-            self._start(X, weights, outputs=self._learn_targets(y if classes is None else classes, weights))
+            drawing = self._draw_seeds()
+            outputs = self._learn_targets(y if classes is None else classes, weights)
+            self._start(X, weights, outputs=outputs, drawing=drawing)
         for group in self._optimizer.param_groups:
             group["lr"] = self.learning_rate  # may be set anew between calls
-        self._train(X, y, weights, epochs=1)
+        self._train(X, y, weights, np.arange(X.shape[0]), epochs=1)
         return self
 
     def to_polynomial(self) -> Polynomial:
@@ -158,10 +163,25 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError("sample_weight must have at least one entry that is not zero")
         return (X, y, weights) if counts.all() else (X[counts], y[counts], weights[counts])
 
-    def _start(self, X: Any, weights: np.ndarray | None, outputs: int) -> None:
-        """Everything that exists before the first step, from the shape and the scale of the features."""
+    def _draw_seeds(self) -> int:
+        """Start the generator of all that comes after the weights; return the seed of these."""
         random = check_random_state(self.random_state)
         drawing, shuffling = (int(seed) for seed in random.randint(np.iinfo(np.int32).max, size=2))
+        self._generator = torch.Generator().manual_seed(shuffling)
+        return drawing
+
+    def _hold_out(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows to train on, and those to validate with."""
+        seed = int(torch.randint(np.iinfo(np.int32).max, (), generator=self._generator))
+        return train_test_split(
+            np.arange(len(y)),
+            test_size=self.validation_fraction,
+            random_state=seed,
+            stratify=y if is_classifier(self) else None,
+        )
+
+    def _start(self, X: Any, weights: np.ndarray | None, *, outputs: int, drawing: int) -> None:
+        """Everything that exists before the first step, from the shape and the scale of the features."""
         device, dtype = check_device(self.device), torch.float64 if X.dtype == np.float64 else torch.float32
         self.feature_scaling_ = Scaling.of(X, weights).to(device, dtype)
         # Layers draw their weights from torch's global generator: borrow it, and give it back as it was.
@@ -174,7 +194,6 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
         nn.init.zeros_(cast("nn.Linear", module.head).weight)
         self.module_ = module.to(device).eval()
         self._optimizer = adamw(self.module_, learning_rate=self.learning_rate, weight_decay=self.weight_decay)
-        self._generator = torch.Generator().manual_seed(shuffling)
         self.n_iter_ = 0
         self.loss_curve_: list[float] = []
         self.validation_loss_curve_: list[float] = []
@@ -185,17 +204,12 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
         X: Any,
         y: np.ndarray,
         weights: np.ndarray | None,
+        rows: np.ndarray,
+        held_out: np.ndarray | None = None,
         *,
         epochs: int,
         cosine: bool = False,
-        hold_out: bool = False,
     ) -> None:
-        rows, held_out = np.arange(X.shape[0]), None
-        if hold_out:
-            seed = int(torch.randint(np.iinfo(np.int32).max, (), generator=self._generator))
-            rows, held_out = train_test_split(
-                rows, test_size=self.validation_fraction, random_state=seed, stratify=y if is_classifier(self) else None
-            )
         parameter = next(self.module_.parameters())
         targets = self._encode(y).to(parameter.device)
         importance = None if weights is None else torch.tensor(weights, dtype=parameter.dtype)
@@ -249,6 +263,13 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
             for rows in gen_batches(X.shape[0], LARGEST_BATCH):
                 outputs[rows] = self.module_(self._standardised(X[rows])).cpu()
         return outputs
+
+
+def _without(rows: np.ndarray, weights: np.ndarray | None, samples: int) -> np.ndarray:
+    """The weights of all samples, with those of some rows zero."""
+    rest = np.ones(samples) if weights is None else weights.copy()
+    rest[rows] = 0
+    return rest
 
 
 def _automatic_batch_size(samples: int) -> int:

@@ -33,6 +33,7 @@ from pinets.train.loop import Plan
 from pinets.train.optimizers import SGD
 from pinets.train.partial_fc import PartialFC
 from pinets.train.randomness import seed_everything, seed_processes_apart
+from pinets.train.ranges import require_range
 from pinets.train.schedules import Constant, LinearDecay, MultiStep, OneCycle, Warmup
 from pinets.train.task import Split
 
@@ -82,6 +83,13 @@ class LfwPeople:
     turn: float = 0.0
     grow: float = 0.0
     light: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_range("validation", self.validation, above=0, below=1)
+        for name in ("size", "smallest"):
+            require_range(name, getattr(self, name), at_least=1)
+        for name in ("shift", "turn", "grow", "light"):
+            require_range(name, getattr(self, name), at_least=0)
 
     def load(self, data_dir: str | Path | None) -> FaceInputs:
         folder = find_lfw(data_folder(data_dir))
@@ -165,6 +173,10 @@ class FaceRecipe(Recipe):
     schedule: MultiStep | Warmup | OneCycle | LinearDecay | Constant
     sample: float = 1.0
     channels_last: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_range("sample", self.sample, above=0, at_most=1)
 
     def networks(self) -> dict[str, nn.Module]:
         return {"model": self.model.build()}

@@ -29,6 +29,8 @@ class SGD:
     def __post_init__(self) -> None:
         _check(self.lr, self.weight_decay)
         require_range("momentum", self.momentum, at_least=0, below=1)
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov needs a momentum above 0, got 0")
 
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         return torch.optim.SGD(parameters, **asdict(self))
