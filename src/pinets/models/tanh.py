@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,9 +12,15 @@ from pinets._eager import only_autograd_watches
 
 __all__ = ["Tanh"]
 
+# tanh(x) = x P(x^2) / Q(x^2), the lowest coefficients first: fitted to a relative error of 2.1e-8 for |x| up to 9, where
+# the tangent is 1 in single precision
+_LIMIT = 9.0
+_P = (0.999999979, 0.133810258, 0.00349558831, 2.06090831e-05, 1.33546583e-08)
+_Q = (1.0, 0.467143414, 0.0258769831, 0.000328563502, 7.77655789e-07)
+
 
 class Tanh(nn.Tanh):
-    """As ``nn.Tanh``, to 3e-7; on CPU in single precision in half the time, compiled in a quarter of it.
+    """As ``nn.Tanh``, to 5e-7; on CPU in single precision in half the time, compiled in a fifth of it.
 
     Example:
         >>> Tanh()(torch.tensor([0.0, 1.0]))
@@ -22,21 +28,24 @@ class Tanh(nn.Tanh):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.device.type == "cpu" and input.dtype == torch.float32:
-            if only_autograd_watches(input):
-                return _Tanh.apply(input) if torch.is_grad_enabled() else _by_sigmoid(input)
-            if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
-                # exp2 is the cheapest of its kind once fused; beyond the limits the result is 1 in any case
-                return 1 - 2 / (torch.exp2(input.clamp(-10, 10) * (2 / math.log(2))) + 1)
-        return torch.tanh(input)
+        if input.device.type != "cpu" or input.dtype != torch.float32:
+            return torch.tanh(input)
+        compiled = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
+        if not compiled and not only_autograd_watches(input):
+            return torch.tanh(input)
+        return _Tanh.apply(input) if torch.is_grad_enabled() else _tanh(input)
 
 
 class _Tanh(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        out = _by_sigmoid(x)
-        ctx.save_for_backward(out)
-        return out
+    def forward(x: Tensor) -> Tensor:
+        return _tanh(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(output)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
@@ -44,7 +53,18 @@ class _Tanh(torch.autograd.Function):
         return torch.ops.aten.tanh_backward(gradient, out)
 
 
-def _by_sigmoid(x: Tensor) -> Tensor:
-    """tanh(x) = 2 sigmoid(2 x) - 1."""
+def _tanh(x: Tensor) -> Tensor:
+    """By a fraction where all its operations become one, otherwise as 2 sigmoid(2 x) - 1."""
+    if torch.compiler.is_compiling():
+        bounded = x.clamp(-_LIMIT, _LIMIT)
+        square = bounded * bounded
+        return bounded * _polynomial(_P, square) / _polynomial(_Q, square)
     out = (x * 2).sigmoid_()
     return torch.add(out.new_tensor(-1.0), out, alpha=2, out=out)
+
+
+def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
+    out = x * coefficients[-1] + coefficients[-2]
+    for coefficient in coefficients[-3::-1]:
+        out = out * x + coefficient
+    return out
