@@ -12,7 +12,7 @@ from pinets._eager import only_autograd_watches
 
 __all__ = ["Tanh"]
 
-# tanh(x) = x P(x^2) / Q(x^2), the lowest coefficients first: fitted to a relative error of 2.1e-8 for |x| up to 9, where
+# tanh(x) = x P(x^2) / Q(x^2), lowest coefficients first: fitted to a relative error of 2.1e-8 for |x| up to 9, where
 # the tangent is 1 in single precision
 _LIMIT = 9.0
 _P = (0.999999979, 0.133810258, 0.00349558831, 2.06090831e-05, 1.33546583e-08)
