@@ -120,3 +120,8 @@ def test_nested_kinds_are_kept_apart():
 
 def test_text_stays_text():
     assert parse(str, "12", "name") == "12"
+
+
+def test_nesterov_needs_a_momentum():
+    with pytest.raises(ValueError, match="nesterov needs a momentum above 0, got 0"):
+        SGD(lr=0.1, nesterov=True)
