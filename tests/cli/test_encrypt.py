@@ -103,6 +103,18 @@ def test_outputs_that_are_all_zero_are_told_of(tmp_path, capsys):
     assert "outputs are all 0 on the calibration inputs" in capsys.readouterr().err
 
 
+def test_a_model_with_typical_inputs_is_tried_on_these(tmp_path, monkeypatch):
+    typical = np.linspace(3, 4, 20, dtype=np.float32).reshape(4, 5)
+    write_array(str(tmp_path / "typical.npy"), typical)
+    tried = []
+    monkeypatch.setattr("pinets.deploy.encrypted.planner.measure_costs", lambda parameters: None)
+    monkeypatch.setattr("pinets.deploy.encrypted.run_trial", lambda *given, **options: tried.append(given))
+    main(["encrypt", "run", MODEL, "--calibrate", str(tmp_path / "typical.npy"), "--images", "6"])
+    inputs = tried[0][3].numpy()
+    assert inputs.shape == (6, 5)
+    assert {row.tobytes() for row in inputs} <= {row.tobytes() for row in typical}
+
+
 @pytest.mark.parametrize("words, packing", [([], "throughput"), (["--inputs", "1"], "latency")])
 def test_a_run_is_planned_for_its_images_and_draws_as_many(words, packing, monkeypatch):
     tried = []

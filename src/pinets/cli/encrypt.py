@@ -9,6 +9,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +125,8 @@ def _plan(args: argparse.Namespace, inputs: int) -> tuple[Plan, Circuit, Source]
                 f"{args.calibrate} must hold inputs of shape {wanted} with a batch axis, got {tuple(given.shape)}"
             )
         source = replace(source, calibration=given)
+        if not is_run:
+            source = replace(source, held_out=partial(_draw_rows, given))
     options: dict[str, Any] = {"rings": (args.ring,)} if args.ring else {}
     plan, circuit = plan_network(
         source.network,
@@ -173,6 +176,13 @@ def _read_expression(args: argparse.Namespace) -> Source:
     calibration[-2].fill_(low)
     calibration[-1].fill_(high)
     return Source(network, calibration, lambda count: (draw(count, seed=1), None))
+
+
+def _draw_rows(inputs: Tensor, count: int) -> tuple[Tensor, None]:
+    """Some of the inputs, at random; a model has no others that are typical."""
+    import torch
+
+    return inputs[torch.randint(len(inputs), (count,), generator=torch.Generator().manual_seed(1))], None
 
 
 def _read(samples: Any, transform: Any, count: int) -> tuple[Tensor, Tensor]:
