@@ -21,13 +21,13 @@ from torch import Tensor, nn
 
 from pinets._memory import keep_memory
 from pinets.bench.memory import peak_bytes
-from pinets.bench.rows import goals_reached
+from pinets.bench.rows import Results
 from pinets.bench.timing import interleave, machine, medians
 from pinets.metrics.faces import search
 from pinets.metrics.faces.blocks import BLOCK
 from pinets.models import create_model
 
-__all__ = ["FULL", "QUICK", "SMALL", "FacesBench", "LatencyCase", "Row", "SearchCase", "bench_faces"]
+__all__ = ["FULL", "QUICK", "SMALL", "LatencyCase", "Row", "SearchCase", "bench_faces"]
 
 _SQUARE = 2048  # of the product that measures the machine
 
@@ -92,6 +92,9 @@ class Row:
     def reached(self) -> bool:
         return self.ratio >= self.goal if self.at_least else self.ratio <= self.goal
 
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"case": str(self.case), "reached": self.reached}
+
     def __str__(self) -> str:
         told = ", ".join(f"{name} {value:.4g}" for name, value in self.details.items())
         side = "at least" if self.at_least else "at most"
@@ -99,27 +102,12 @@ class Row:
         return f"{self.case}: {self.what} {self.ratio:.3f} (goal {side} {self.goal:g}{missed}); {told}"
 
 
-@dataclass(frozen=True)
-class FacesBench:
-    """The rows measured, and the machine."""
-
-    rows: list[Row]
-    machine: dict[str, object]
-
-    def summary(self) -> str:
-        return goals_reached(row.reached for row in self.rows)
-
-    def to_json(self) -> dict[str, object]:
-        rows = [asdict(row) | {"case": str(row.case), "reached": row.reached} for row in self.rows]
-        return {"benchmark": "faces", "machine": self.machine, "summary": self.summary(), "rows": rows}
-
-
 def bench_faces(
     which: Sequence[SearchCase | LatencyCase] = SMALL,
     *,
     seconds: float = 60.0,
     on_row: Callable[[Row], None] | None = None,
-) -> FacesBench:
+) -> Results[Row]:
     """Measure every case.
 
     Args:
@@ -135,7 +123,7 @@ def bench_faces(
             rows.append(row)
             if on_row is not None:
                 on_row(row)
-    return FacesBench(rows, facts)
+    return Results("faces", rows, facts)
 
 
 @torch.inference_mode()

@@ -7,7 +7,7 @@ template.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from pinets._memory import keep_memory
 from pinets.bench.memory import peak_bytes
-from pinets.bench.rows import Comparison, collect, goals_reached
+from pinets.bench.rows import Comparison, Results, collect
 from pinets.bench.timing import interleave, machine, medians
 from pinets.mesh import Hierarchy, HierarchyPlan, Level, Mesh, fit_length, spiral_lists
 from pinets.models.spiral import spiral_autoencoder
 from pinets.operators import SpiralConv
 
-__all__ = ["FULL", "QUICK", "Case", "MeshBench", "PublishedSpiralConv", "Row", "bench_mesh", "torus"]
+__all__ = ["FULL", "QUICK", "Case", "PublishedSpiralConv", "Row", "bench_mesh", "torus"]
 
 
 class PublishedSpiralConv(nn.Module):
@@ -97,32 +97,13 @@ class Row(Comparison):
         return f", {1 / self.ratio:.2f} times as fast" if self.case.name == "convolution" else ""
 
 
-@dataclass(frozen=True)
-class MeshBench:
-    """The rows measured, and the machine."""
-
-    rows: list[Row]
-    machine: dict[str, object]
-
-    def summary(self) -> str:
-        return goals_reached(row.reached for row in self.rows)
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "benchmark": "mesh",
-            "machine": self.machine,
-            "summary": self.summary(),
-            "rows": [asdict(row) | {"ratio": row.ratio, "reached": row.reached} for row in self.rows],
-        }
-
-
 def bench_mesh(
     which: Sequence[Case] = QUICK,
     *,
     seconds: float = 20.0,
     least: int = 5,
     on_row: Callable[[Row], None] | None = None,
-) -> MeshBench:
+) -> Results[Row]:
     """Measure every case.
 
     Args:
@@ -132,7 +113,7 @@ def bench_mesh(
         on_row: Called with each result as it comes.
     """
     facts = machine()
-    return MeshBench(collect((_measure(case, seconds, least) for case in which), on_row), facts)
+    return Results("mesh", collect((_measure(case, seconds, least) for case in which), on_row), facts)
 
 
 def _measure(case: Case, seconds: float, least: int) -> Row:

@@ -7,7 +7,7 @@ which start at zero, are set to one, so that nothing is skipped.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pinets._memory import keep_memory
 from pinets.bench.memory import peak_bytes
-from pinets.bench.rows import Comparison, collect, goals_reached
+from pinets.bench.rows import Comparison, Results, collect
 from pinets.bench.timing import interleave, machine, medians
 from pinets.models import BasicBlock, Bottleneck, create_model, local_product, resnet_cifar, tanh_product
 from pinets.models.blocks import ResidualBlock
@@ -24,7 +24,7 @@ from pinets.models.choices import relu
 from pinets.models.join import JoinMaker, Scale
 from pinets.models.resnet import adding
 
-__all__ = ["FULL", "QUICK", "Case", "MemoryCase", "ResNetBench", "Row", "bench_resnet"]
+__all__ = ["FULL", "QUICK", "Case", "MemoryCase", "Row", "bench_resnet"]
 
 
 @dataclass(frozen=True)
@@ -108,36 +108,13 @@ class Row(Comparison):
         return text if self.bound is None else f"{text} ({self.bound / self.baseline:.3f} without products)"
 
 
-@dataclass(frozen=True)
-class ResNetBench:
-    """The rows measured, and the machine."""
-
-    rows: list[Row]
-    machine: dict[str, object]
-
-    def summary(self) -> str:
-        return goals_reached(row.reached for row in self.rows)
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "benchmark": "resnet",
-            "machine": self.machine,
-            "summary": self.summary(),
-            "rows": [
-                {"case": str(row.case), "goal": row.case.goal, "ratio": row.ratio, "reached": row.reached}
-                | {key: value for key, value in asdict(row).items() if key != "case"}
-                for row in self.rows
-            ],
-        }
-
-
 def bench_resnet(
     which: Sequence[Case | MemoryCase] = QUICK,
     *,
     seconds: float = 30.0,
     channels_last: bool = True,
     on_row: Callable[[Row], None] | None = None,
-) -> ResNetBench:
+) -> Results[Row]:
     """Measure every case.
 
     Args:
@@ -153,7 +130,7 @@ def bench_resnet(
         measure_memory(case, layout) if isinstance(case, MemoryCase) else measure(case, seconds, layout)
         for case in which
     )
-    return ResNetBench(collect(rows, on_row), facts)
+    return Results("resnet", collect(rows, on_row), facts)
 
 
 def measure(case: Case, seconds: float, layout: torch.memory_format, least: int = 5) -> Row:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["Comparison", "collect", "goals_reached"]
+__all__ = ["Comparison", "Results", "collect"]
+
+
+class Measured(Protocol):
+    """A row that may have a goal."""
+
+    @property
+    def reached(self) -> bool | None: ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
 
 Row = TypeVar("Row")
+Goal = TypeVar("Goal", bound=Measured, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -37,15 +48,31 @@ class Comparison:
         """What a row says of itself beside the ratio."""
         return ""
 
+    def to_json(self) -> dict[str, Any]:
+        told = {"case": str(self.case), "goal": self.case.goal, "ratio": self.ratio, "reached": self.reached}
+        return asdict(self) | told
 
-def goals_reached(answers: Iterable[bool | None]) -> str:
-    """A summary of which goals were reached; None, where there is no goal, does not count.
 
-    >>> goals_reached([True, None, False])
-    '1 of 2 goals reached'
-    """
-    wanted = [answer for answer in answers if answer is not None]
-    return f"{sum(wanted)} of {len(wanted)} goals reached"
+@dataclass(frozen=True)
+class Results(Generic[Goal]):
+    """The rows that a benchmark measured, and the machine."""
+
+    benchmark: str
+    rows: list[Goal]
+    machine: dict[str, object]
+
+    def summary(self) -> str:
+        """Which goals were reached; rows without one do not count."""
+        wanted = [row.reached for row in self.rows if row.reached is not None]
+        return f"{sum(wanted)} of {len(wanted)} goals reached"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "benchmark": self.benchmark,
+            "machine": self.machine,
+            "summary": self.summary(),
+            "rows": [row.to_json() for row in self.rows],
+        }
 
 
 def collect(rows: Iterable[Row], on_row: Callable[[Row], None] | None) -> list[Row]:
