@@ -1,4 +1,4 @@
-r"""The second-order join in less memory: no more than the baseline's needs for training.
+r"""The second-order join in less memory: hardly more than the baseline's needs for training.
 
 In the plain form, autograd keeps the normalised branch :math:`r` and what the norm of the product needs, and the
 backward pass makes several maps more at once. Here all passes go through a few samples at a time, and the backward pass

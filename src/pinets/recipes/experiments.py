@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pinets._nearest import did_you_mean
+from pinets.recipes.mesh import COMPARED_SMALL
 from pinets.recipes.recipe import Scale
 
 __all__ = ["EXPERIMENTS", "Experiment", "get_experiment"]
@@ -57,9 +58,7 @@ def _without_activations(data: str) -> tuple[str, ...]:
 
 
 def _shapes(data: str, title: str) -> Experiment:
-    polynomials = [f"spiral_{layer}_{order}_linear" for layer in ("ncp", "ncp_skip", "simple") for order in (2, 3, 4)]
-    networks = ["pca", "spiral_linear", *polynomials, "spiral", "spiral_ncp_3"]
-    small = tuple(f"{data}_{name}" for name in networks)
+    small = tuple(f"{data}_{name}" for name in COMPARED_SMALL)
     others = tuple(f"{data}_{name}" for name in ("gat", "feastnet", "monet", "chebnet"))
     return Experiment(title, (*small, *others), seeds=1, small_seeds=2, picture="shapes", small_recipes=small)
 

@@ -16,7 +16,7 @@ from pinets.recipes.registry import recipe
 from pinets.train.optimizers import Adam
 from pinets.train.schedules import Exponential, OneCycle
 
-__all__ = ["SETS", "models"]
+__all__ = ["COMPARED_SMALL", "SETS", "models"]
 
 _COMA = AutoencodingRecipe(
     name="coma",
@@ -46,6 +46,15 @@ _WIDTHS = {  # not in paper
 _SMALL_DATA = {"coma": ("mesh_faces", 850), "dfaust": ("mesh_bodies", 850)}
 
 SETS = {"coma": _COMA, "dfaust": _DFAUST}
+
+# the models that are compared at small scale: all without activations, and with ELU the baseline and one more
+COMPARED_SMALL = (
+    "pca",
+    "spiral_linear",
+    *(f"spiral_{layer}_{order}_linear" for layer in ("ncp", "ncp_skip", "simple") for order in (2, 3, 4)),
+    "spiral",
+    "spiral_ncp_3",
+)
 
 
 def models() -> dict[str, tuple[Spiral | Graph | PCA, str]]:
@@ -93,6 +102,7 @@ def small(full: AutoencodingRecipe) -> AutoencodingRecipe:
 
 def _register(data: str, ending: str, model: Spiral | Graph | PCA, words: str) -> None:
     name = f"{data}_{ending}"
+    ours = f"docs/results/{data}.md, at small scale" if ending in COMPARED_SMALL else "not measured yet"
     other = name if ending != "spiral_linear" else f"{data}_pca"
 
     def make(scale: Scale = "full") -> AutoencodingRecipe:
@@ -103,7 +113,7 @@ def _register(data: str, ending: str, model: Spiral | Graph | PCA, words: str) -
     make.__doc__ = f"""{words}, on {data.upper()}.
 
     Paper: only as a point in a figure, without a number.
-    Ours: docs/results/{data}.md, at small scale.
+    Ours: {ours}.
     Command: pinets compare {data}_spiral_linear {other} --scale small --seeds 2
 
     Small scale is on other shapes: mesh_{"faces" if data == "coma" else "bodies"}, reduced to 850 vertices.
