@@ -20,7 +20,7 @@ def ffhq256_stylegan(scale: Scale = "full") -> GenerationRecipe:
     """StyleGAN on FFHQ at 256x256, the baseline.
 
     Paper: FID 7.15.
-    Ours: not measured yet.
+    Ours: docs/results/stylegan.md, at small scale.
     Command: pinets compare ffhq256_stylegan ffhq256_stylegan_prodpoly --seeds 1
 
     Any folder of images does: --set data.name=pictures --data DIR. Small scale is another task: faces of LFWcrop at
@@ -50,7 +50,7 @@ def ffhq256_stylegan_prodpoly(scale: Scale = "full") -> GenerationRecipe:
     """StyleGAN on FFHQ at 256x256 with an NCP as its mapping network, which makes it a product of polynomials.
 
     Paper: FID 6.82.
-    Ours: not measured yet.
+    Ours: docs/results/stylegan.md, at small scale.
     Command: pinets compare ffhq256_stylegan ffhq256_stylegan_prodpoly --seeds 1
     """
     return with_model(ffhq256_stylegan(scale), "stylegan_prodpoly_generator")
