@@ -110,15 +110,15 @@ def test_threads_find_what_one_finds(three_threads, monkeypatch, product):
     if product == "torch":
         monkeypatch.setitem(sys.modules, "threadpoolctl", None)  # so that it cannot be imported
     generator = torch.Generator().manual_seed(0)
-    probes, gallery = torch.randn(200, 5, generator=generator), torch.randn(700, 5, generator=generator)
+    probes, gallery = torch.randn(800, 5, generator=generator), torch.randn(700, 5, generator=generator)
     together = search(probes, gallery, k=9, tail=400, block=100)
-    one_by_one = [search(probe[None], gallery, k=9, tail=400, block=100) for probe in probes]
+    one_by_one = [search(few, gallery, k=9, tail=400, block=100) for few in probes.split(100)]
     assert torch.equal(together.indices, torch.cat([found.indices for found in one_by_one]))
     torch.testing.assert_close(together.scores, torch.cat([found.scores for found in one_by_one]))
     torch.testing.assert_close(
         together.tail, torch.cat([found.tail for found in one_by_one]).sort().values.flip(0)[:400]
     )
-    assert together.count == 200 * 700
+    assert together.count == 800 * 700
     assert torch.get_num_threads() == 3
 
 
@@ -126,7 +126,7 @@ def test_an_error_in_a_thread_is_told(three_threads):
     gallery = torch.ones(300, 4)
     gallery[217, 2] = torch.nan
     with pytest.raises(ValueError, match="the first is row 217"):
-        search(torch.ones(200, 4), gallery, k=1, block=100)
+        search(torch.ones(800, 4), gallery, k=1, block=100)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
