@@ -20,7 +20,7 @@ from pinets.models.join import Multiply
 
 __all__ = ["RecomputingMultiply"]
 
-_PIECE = 2**20  # bytes of one map in a piece, so that a few of them stay in the processor's cache
+_PIECE = 2**21  # bytes of one map in a piece, so that a few of them stay in the last cache
 
 
 class RecomputingMultiply(Multiply):
