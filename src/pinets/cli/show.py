@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from pinets.cli.counts import count_parameters
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 __all__ = ["add_parser", "run"]
@@ -41,5 +42,5 @@ def run(args: argparse.Namespace) -> int:
         known = [*recipes.list_recipes(), *list_models()]
         raise UsageError(f"there is no recipe or model {args.name!r}{did_you_mean(args.name, known)}")
     for name, network in networks.items():
-        print(f"{name}: {sum(parameter.numel() for parameter in network.parameters()):,} parameters")
+        print(f"{name}: {count_parameters(network)}")
     return 0

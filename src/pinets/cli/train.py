@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pinets.cli.arguments import positive
+from pinets.cli.counts import count_parameters
 from pinets.cli.parser import Parser, UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         print(json.dumps(recipes.to_json(recipe), indent=2))
         for name, network in recipe.networks().items():
-            print(f"{name}: {sum(parameter.numel() for parameter in network.parameters()):,} parameters")
+            print(f"{name}: {count_parameters(network)}")
         print("would train in " + ", ".join(str(recipes.run_folder(one, args.out).path) for one in runs))
         return 0
     for one in runs:
