@@ -66,8 +66,8 @@ def set_values(recipe: T, changes: Iterable[str]) -> T:
     """Apply changes of the form ``key=value``, from left to right.
 
     >>> from pinets.train.optimizers import SGD
-    >>> set_values(SGD(lr=0.1), ["lr=0.05", "nesterov=true"])
-    SGD(lr=0.05, momentum=0.0, weight_decay=0.0, nesterov=True)
+    >>> set_values(SGD(lr=0.1), ["momentum=0.9", "nesterov=true"])
+    SGD(lr=0.1, momentum=0.9, weight_decay=0.0, nesterov=True)
     >>> set_values(SGD(lr=0.1), ["momentun=0.9"])
     Traceback (most recent call last):
     pinets.recipes.values.RecipeError: there is no key 'momentun'; did you mean 'momentum'?

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 import sys
 import time
@@ -83,7 +84,17 @@ def make_accelerator(precision: str = "no", accumulate: int = 1) -> Accelerator:
     """
     accelerator = require("accelerate", extra="train").Accelerator
     on_cpu = not torch.accelerator.is_available()
-    return accelerator(cpu=on_cpu, mixed_precision=precision, gradient_accumulation_steps=accumulate)
+    made = accelerator(cpu=on_cpu, mixed_precision=precision, gradient_accumulation_steps=accumulate)
+    if made.num_processes > 1:
+        atexit.unregister(_part)  # it is enough to part once
+        atexit.register(_part)
+    return made
+
+
+def _part() -> None:
+    """Leave the group of CPU processes: torn down with the interpreter, its threads abort the process now and then."""
+    if torch.distributed.is_initialized() and torch.distributed.get_backend() == "gloo":
+        torch.distributed.destroy_process_group()
 
 
 def fit(task: Task, plan: Plan, run: RunFolder, accelerator: Accelerator, *, title: str = "train") -> dict[str, Any]:
