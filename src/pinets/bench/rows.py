@@ -19,7 +19,7 @@ class Measured(Protocol):
 
 
 Row = TypeVar("Row")
-Goal = TypeVar("Goal", bound=Measured, covariant=True)
+MeasuredRow = TypeVar("MeasuredRow", bound=Measured)
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Results(Generic[Goal]):
+class Results(Generic[MeasuredRow]):
     """The rows that a benchmark measured, and the machine."""
 
     benchmark: str
-    rows: list[Goal]
+    rows: list[MeasuredRow]
     machine: dict[str, object]
 
     def summary(self) -> str:

@@ -22,7 +22,7 @@ from pinets.metrics.faces.embeddings import Matrix, read_blocks, read_rows
 
 __all__ = ["Found", "search"]
 
-BLOCK = 4096  # gallery rows in a product
+BLOCK = 4096  # gallery rows in a product; fewer were slower, and the scores of some thousand probes take 60 MB
 _SHARE = 256  # probes that are worth a thread, which reads the gallery by itself
 TILE = 64  # scores of a probe that share one maximum
 _PENDING = 1 << 14  # scores of the tail that may wait before it is decided which of them stay
