@@ -186,7 +186,11 @@ def test_without_gradients_memory_is_reused_and_nothing_else_changes(slots):
     kept = z.clone()
     with torch.no_grad():
         quick = poly(z)
-    torch.testing.assert_close(quick, poly(z).detach(), rtol=0, atol=0)
+    slow = poly(z).detach()
+    if slots == "CCP":  # u * x + x against (u + 1) * x, which round differently
+        torch.testing.assert_close(quick, slow)
+    else:
+        assert torch.equal(quick, slow)
     assert torch.equal(z, kept)
 
 

@@ -40,8 +40,7 @@ def has_hooks(module: nn.Module) -> bool:
 
 def is_bare(module: nn.Module, kind: type[M]) -> TypeGuard[M]:
     """Whether a module is of this very class, and calling it does no more than the class says."""
-    patched = "forward" in module.__dict__
-    return type(module) is kind and not patched and not has_hooks(module)
+    return type(module) is kind and "forward" not in module.__dict__ and not has_hooks(module)
 
 
 def is_transformed() -> bool:

@@ -60,7 +60,7 @@ class Step(nn.Module):
 
     def forward(self, z: Tensor, x: Tensor) -> Tensor:
         if self._keeps_the_state():
-            return _multiply(_plus_one(self.gate, z), x, spare=True)  # gate * x + x, in one pass over the state
+            return _multiply_and_keep(self.gate, z, x)
         gate, body = call(self.gate, z), call(self.body, x)
         product = _multiply(gate, body, spare=is_bare(self.gate, nn.Linear) and "gate" not in self.carry)
         out = call(self.norm, product)
@@ -141,11 +141,19 @@ def _multiply(gate: Tensor, body: Tensor, *, spare: bool) -> Tensor:
     return gate * body
 
 
-def _plus_one(gate: nn.Module, z: Tensor) -> Tensor:
-    """``gate(z) + 1``; for a bare ``nn.Linear`` the one is its bias, which the matrix product adds on its way."""
-    if is_bare(gate, nn.Linear) and gate.bias is None:
-        return F.linear(z, gate.weight, gate.weight.new_ones(gate.out_features))
-    return gate(z) + 1
+def _multiply_and_keep(gate: nn.Module, z: Tensor, x: Tensor) -> Tensor:
+    """``gate(z) * x + x`` in one pass over the state.
+
+    For gradients it is (gate(z) + 1) * x, with the one as the bias of a bare ``nn.Linear``: the matrix product adds it
+    on its way, and the state has one gradient instead of a sum of two.
+    """
+    if not is_bare(gate, nn.Linear) or gate.bias is not None:
+        return _multiply(gate(z) + 1, x, spare=True)
+    if torch.is_grad_enabled() or is_transformed():
+        return _multiply(F.linear(z, gate.weight, gate.weight.new_ones(gate.out_features)), x, spare=False)
+    view = F.linear(z, gate.weight)
+    fits = view.shape == x.shape and view.dtype == x.dtype
+    return torch.addcmul(x, view, x, out=view) if fits else _multiply(view + 1, x, spare=False)
 
 
 def _is_bare_identity(module: nn.Module | None) -> bool:
