@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pinets.algebra import Certificate, certify, expand, interactions, orders
+    from pinets.algebra import Certificate, bounds, certify, expand, interactions, orders
     from pinets.layers import CCP, NCP, NCPSkip, PowerSum
     from pinets.models import create_model, list_models
     from pinets.polynomial import Polynomial, Step
@@ -18,6 +18,7 @@ __all__ = [
     "PowerSum",
     "Step",
     "__version__",
+    "bounds",
     "certify",
     "create_model",
     "expand",
@@ -32,7 +33,7 @@ _HOMES = {
     "pinets.polynomial": ("Polynomial", "Step"),
     "pinets.layers": ("CCP", "NCP", "NCPSkip", "PowerSum"),
     "pinets.models": ("create_model", "list_models"),
-    "pinets.algebra": ("Certificate", "certify", "expand", "interactions", "orders"),
+    "pinets.algebra": ("Certificate", "bounds", "certify", "expand", "interactions", "orders"),
 }
 
 

@@ -64,6 +64,6 @@ def only_autograd_watches(*values: Tensor) -> bool:
     """False while compiling or tracing, under ``torch.func`` and in forward mode, which all want the plain form."""
     return (
         not is_transformed()
-        and all(type(value) is Tensor for value in values)
+        and all(type(value) in (Tensor, nn.Parameter) for value in values)
         and all(forward_ad.unpack_dual(value).tangent is None for value in values)
     )

@@ -76,6 +76,34 @@ class Step(nn.Module):
             own = not is_transformed()
         return out
 
+    @property
+    def joins_values(self) -> bool:
+        """Whether the step is norm(z * x) + z + x, as in residual blocks, which hand it the values themselves."""
+        return set(self.carry) == {"gate", "body"} and all(
+            is_bare(module, nn.Identity) for module in (self.gate, self.body, *self.carry.values())
+        )
+
+    def pull_back_(self, z: Tensor, x: Tensor, gradient: Tensor, *, to_x: Tensor, of: Sequence[Tensor]) -> list[Tensor]:
+        """For a step that joins values: turn the gradient of its output into that of ``z``, in place.
+
+        The norm alone is left to autograd, which would keep and pass over three times as much for all of it.
+
+        Args:
+            z: The value that comes in as input.
+            x: The value that comes in as state.
+            gradient: Of the output; of ``z`` afterwards.
+            to_x: Where to write the gradient of ``x``.
+            of: What the norm has learnt; its gradients are returned.
+        """
+        product = _multiply(z, x, spare=False).requires_grad_()
+        with torch.enable_grad():
+            second_order = self.norm(product)
+        to_product, *to_learnt = torch.autograd.grad(second_order, (product, *of), gradient)
+        # d(norm(z x) + z + x) = norm'(z x) (x dz + z dx) + dz + dx
+        torch.addcmul(gradient, to_product, z, out=to_x)
+        gradient.addcmul_(to_product, x)
+        return to_learnt
+
     def _keeps_the_state(self) -> bool:
         """Whether the step is the product and the state, nothing else, as in CCP."""
         slots, carry = self._modules, self.carry._modules  # looked up in every step, so without detours

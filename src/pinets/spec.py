@@ -22,7 +22,7 @@ from pinets._extras import require
 from pinets._files import write_bytes
 from pinets._nearest import did_you_mean
 
-__all__ = ["ExpressionError", "build", "infer_input", "load", "save"]
+__all__ = ["ExpressionError", "build", "infer_input", "load", "misfit", "save"]
 
 _MODEL = "model"  # the key of a file's metadata that holds the expression
 
@@ -208,7 +208,7 @@ def save(path: str | os.PathLike[str], module: nn.Module, expression: str, **met
         if key == _MODEL or not isinstance(value, str):
             raise ValueError(f"metadata are texts under other keys than {_MODEL!r}, got {key}={value!r}")
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in module.state_dict().items()}
-    if difference := _difference(_shapes_of(expression), tensors):
+    if difference := misfit(expression, tensors):
         raise ValueError(f"the module is not what {expression!r} describes: {difference}")
     content = require("safetensors.torch", extra="train").save(tensors, metadata={_MODEL: expression, **metadata})
     write_bytes(path, content)
@@ -234,7 +234,7 @@ def load(path: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, str]]:
         raise ValueError(f"{path} does not say which model it holds: its metadata have no {_MODEL!r}")
     try:
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced: nothing random remains
-            if difference := _difference(_shapes_of(metadata[_MODEL]), tensors):
+            if difference := misfit(metadata[_MODEL], tensors):
                 raise ValueError(f"its weights do not fit {metadata[_MODEL]!r}: {difference}")
             module = build(metadata[_MODEL])
     except ValueError as error:
@@ -243,22 +243,19 @@ def load(path: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, str]]:
     return module, metadata
 
 
-def _shapes_of(expression: str) -> dict[str, Tensor]:
-    """What the model's tensors look like, found out without allocating them unless a conversion tries its blocks."""
+def misfit(expression: str, tensors: Mapping[str, Tensor]) -> str:
+    """The first way in which a state dict differs from that of the model an expression builds; empty if it fits."""
+    # nothing is allocated, unless a conversion tries its blocks
     with torch.device("cpu" if f"{_convert.__name__}(" in expression else "meta"):
-        return build(expression).state_dict()
-
-
-def _difference(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str:
-    """The first way in which two state dicts differ, or nothing."""
+        expected = build(expression).state_dict()
     for name, tensor in expected.items():
-        if name not in found:
+        if name not in tensors:
             return f"{name} is missing"
-        if tensor.shape != found[name].shape:
-            return f"{name} should have shape {tuple(tensor.shape)}, has {tuple(found[name].shape)}"
-        if tensor.is_floating_point() != found[name].is_floating_point():
-            return f"{name} should have a type such as {tensor.dtype}, has {found[name].dtype}"
-    return next((f"{name} is not part of it" for name in found if name not in expected), "")
+        if tensor.shape != tensors[name].shape:
+            return f"{name} should have shape {tuple(tensor.shape)}, has {tuple(tensors[name].shape)}"
+        if tensor.is_floating_point() != tensors[name].is_floating_point():
+            return f"{name} should have a type such as {tensor.dtype}, has {tensors[name].dtype}"
+    return next((f"{name} is not part of it" for name in tensors if name not in expected), "")
 
 
 def infer_input(module: nn.Module) -> tuple[int, ...] | None:

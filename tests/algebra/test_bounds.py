@@ -286,7 +286,7 @@ def test_a_network_that_rounds_more_than_it_is_said_to_is_refused():
     with pytest.raises(ValueError, match=r"computes in torch\.float32, .*precision=None"):
         bounds(model, lower, upper, precision=torch.float64)
     half_way = nn.Sequential(model, Function(lambda x: x.half().float() ** 2))
-    with pytest.raises(NotPolynomialError, match="deviates from a polynomial of degree 4"):
+    with pytest.raises(ValueError, match=r"computes in torch\.float16, and bounds for evaluation in torch\.float32"):
         bounds(half_way, lower, upper)
     assert bounds(model, lower, upper, precision=None).width.isfinite().all()
 
@@ -381,3 +381,9 @@ def test_constants_of_operations_have_the_networks_precision(made, dtype):
     assert (found.lower <= value).all()
     assert (value <= found.upper).all()
     assert (found.upper - found.lower).max() < 1e-12
+
+
+def test_margins_are_for_rows_of_outputs_alone():
+    network = nn.Sequential(nn.Conv2d(1, 2, 2), CCP(2, 2, rank=2, order=2))
+    with pytest.raises(ValueError, match=r"one row of outputs for each input, got shape \(1, 2, 2, 2\)"):
+        margins(network, *ball(torch.zeros(1, 1, 3, 3), 0.1), torch.tensor([0]))

@@ -257,6 +257,13 @@ def test_a_change_of_precision_is_no_change_of_the_function():
     assert (certificate.polynomial, certificate.degree) == (True, 2)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_a_part_in_less_precision_is_told_and_no_change_of_the_function(dtype):
+    certificate = certify(Function(lambda x: (x.to(dtype).square() + 1).to(x.dtype) * x), torch.randn(1, 4).double())
+    assert (certificate.polynomial, certificate.degree) == (True, 3)
+    assert f"not checked along a line: parts of the network compute in {dtype}" in "".join(certificate.notes)
+
+
 @pytest.mark.parametrize("function", [lambda x: x.sum(1, dtype=torch.int64), lambda x: x.view(torch.int32)])
 def test_what_rounds_is_not_a_polynomial(function):
     violation, *_ = certify(Function(function), torch.randn(1, 4)).violations

@@ -142,3 +142,11 @@ def test_784_inputs_of_order_3_within_2_gb_and_a_minute(model):
     assert len(found) == 100
     assert time.perf_counter() - start < 60
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < 2.4e9  # torch itself takes 0.4
+
+
+def test_the_largest_are_found_wherever_the_whole_fits():
+    layer = NCP(6, 2, rank=400, order=4)
+    memory = 4 * 8 * (6**4 * 400 - 1)  # enough for the coefficients, not for the last state's
+    for one, other in zip(expand(layer, memory=memory).top(5), expand(layer, top=5, memory=memory).top(5), strict=True):
+        assert (one.output, one.indices) == (other.output, other.indices)
+        assert one.coefficient == pytest.approx(other.coefficient)

@@ -101,3 +101,13 @@ def test_constants_and_casts_inside_a_network(how):
 
     z = torch.randn(3, 4)
     torch.testing.assert_close(orders(Inside(), z).sum(0), Inside()(z).detach())
+
+
+def test_a_constant_network_is_refused_as_such():
+    with pytest.raises(ValueError, match="this one is constant"):
+        orders(Constant(), torch.randn(2, 3))
+
+
+class Constant(nn.Module):
+    def forward(self, z):
+        return torch.ones(2)

@@ -4,7 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from torch import nn
 
+from pinets import recipes
 from pinets.cli import main
 from pinets.cli.encrypt import read_array, write_array
 
@@ -125,6 +127,13 @@ def test_a_run_is_planned_for_its_images_and_draws_as_many(words, packing, monke
     assert plan.packing == packing
     assert inputs.shape == (3000, 5)
     assert plan.low <= inputs.min() < inputs.max() <= plan.high
+
+
+def test_a_run_that_is_no_classifier_is_refused(monkeypatch, tmp_path, capsys):
+    generator = recipes.Trained(nn.Identity(), recipes.get_recipe("fashion_ncp", "small"))
+    monkeypatch.setattr(recipes, "trained", lambda path, data_dir: generator)
+    assert main(["encrypt", "plan", str(tmp_path)]) == 2
+    assert f"{tmp_path} is no run of a classifier" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

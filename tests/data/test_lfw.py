@@ -119,3 +119,11 @@ def test_the_real_lists():
     assert (len(parts.test), int(parts.test.same.sum())) == (1000, 500)
     assert len(parts.test.faces.classes) == 963
     assert parts.validation.same.float().mean() == 0.5
+
+
+def test_one_person_alone_cannot_be_held_out(folder):
+    """There would be no pair of two people to validate with."""
+    names = ["Dev_2", "Dev_3"]  # with three and four images, so that either has pairs of one
+    write_list(folder / "pairsDevTrain.txt", [(name, 1, 2) for name in names], [("Dev_2", 1, "Dev_3", 1)] * 2)
+    with pytest.raises(DataError, match="one person alone is held out"):
+        read_lfw_view1(folder, size=16, validation=0.5)

@@ -64,6 +64,29 @@ def test_recomputing_has_the_right_derivatives_of_first_and_second_order():
     assert torch.autograd.gradgradcheck(lambda s, c, *rest: join(s, c, last), inputs)
 
 
+class Shifted(nn.ReLU):
+    def forward(self, x):
+        return super().forward(x) + 1
+
+
+class Twice(nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+
+@pytest.mark.parametrize("other", ["activation", "carry"])
+def test_pieces_of_ones_own_get_their_own_gradients(other):
+    s, c, last, found = maps(2, 3, 4, 4), maps(2, 3, 4, 4), batch_norm(3), []
+    for kind in (Multiply, RecomputingMultiply):
+        join = kind(nn.Tanh(), Shifted() if other == "activation" else nn.ReLU())
+        if other == "carry":
+            join.step.carry["gate"] = Twice()
+        out = join(s, c, copy.deepcopy(last))
+        found.append([out, *torch.autograd.grad(out.square().sum(), (s, c))])
+    for plain, recomputed in zip(*found, strict=True):
+        torch.testing.assert_close(recomputed, plain, rtol=1e-10, atol=1e-12)
+
+
 def kept_bytes(join, s, c, last):
     """What autograd keeps for the backward pass beyond its inputs."""
     known = {value.untyped_storage().data_ptr() for value in (s, c, last.weight, last.bias, *join.parameters())}
@@ -194,6 +217,18 @@ def test_function_transforms_and_forward_mode_work():
     with forward_ad.dual_level():
         tangent = forward_ad.unpack_dual(model(forward_ad.make_dual(x.detach(), v)).sum()).tangent
     torch.testing.assert_close(tangent, (expected * v).sum(), rtol=1e-3, atol=1e-4)
+
+
+def test_forward_mode_along_the_parameters_works():
+    model, x = small_network(), torch.randn(2, 3, 32, 32)
+    parameters = dict(model.named_parameters())
+    along = {name: torch.randn_like(value) for name, value in parameters.items()}
+    gradients = torch.autograd.grad(model(x).sum(), tuple(parameters.values()))
+    expected = sum((slope * along[name]).sum() for name, slope in zip(parameters, gradients, strict=True))
+    with forward_ad.dual_level():
+        dual = {name: forward_ad.make_dual(value.detach(), along[name]) for name, value in parameters.items()}
+        tangent = forward_ad.unpack_dual(torch.func.functional_call(model, dual, x).sum()).tangent
+    torch.testing.assert_close(tangent, expected, rtol=1e-3, atol=1e-3)
 
 
 def test_mixed_precision_works():

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 from pinets import NCP, certify, orders
 from pinets.operators import Resample, SpiralConv
@@ -175,3 +176,17 @@ def test_bad_resamplings_are_refused(arguments, message):
 def test_resampling_no_samples_at_all():
     resample = Resample(4, torch.tensor([[0, 1, 2]]), torch.full((1, 3), 1 / 3))
     assert resample(torch.empty(0, 4, 2)).shape == (0, 1, 2)
+
+
+def test_forward_mode_along_the_weights():
+    torch.manual_seed(0)
+    conv = SpiralConv(3, 4, random_spirals(7, 5), dtype=torch.float64)
+    x, along = torch.randn(2, 7, 3, dtype=torch.float64), torch.randn_like(conv.weight)
+    with forward_ad.dual_level():
+        dual = {"weight": forward_ad.make_dual(conv.weight.detach(), along)}
+        tangent = forward_ad.unpack_dual(torch.func.functional_call(conv, dual, x)).tangent
+    moved = copy.deepcopy(conv)
+    with torch.no_grad():
+        moved.weight.copy_(along)
+        moved.bias.zero_()
+    torch.testing.assert_close(tangent, by_hand(moved, x))  # the output is linear in the weights

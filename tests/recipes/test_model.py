@@ -51,6 +51,23 @@ def test_what_was_trained_is_used_without_the_file_it_started_from(converted, ci
     assert recipes.evaluate(folder, data_dir=cifar) == pytest.approx(result["test"])
 
 
+def test_a_run_with_fewer_blocks_knows_what_builds_it(cifar, tmp_path):
+    text = f"to_pinet({RESNET}, depths=[1, 1])"
+    recipe = recipes.get_recipe("cifar10_resnet18", "small", [*TINY, f"model.name={text}"])
+    recipes.train(recipe, tmp_path / "runs", data_dir=cifar)
+    assert recipes.trained(recipes.run_folder(recipe, tmp_path / "runs").path, data_dir=cifar).expression == text
+
+
+def test_a_run_is_converted_with_its_weights(cifar, tmp_path, capsys):
+    recipe = recipes.get_recipe("cifar10_resnet18", "small", [*TINY, f"model.name={RESNET}"])
+    recipes.train(recipe, tmp_path / "runs", data_dir=cifar)
+    folder, file = recipes.run_folder(recipe, tmp_path / "runs").path, tmp_path / "pinet.safetensors"
+    assert main(["convert", str(folder), "--out", str(file)]) == 0
+    assert "largest difference of outputs: 0\n" in capsys.readouterr().out
+    x, trained = torch.randn(2, 3, 32, 32), recipes.trained(folder, data_dir=cifar).network
+    assert torch.equal(spec.load(file)[0].eval()(x), trained(x))
+
+
 def test_a_recipe_that_starts_from_a_file_is_kept_and_read(converted):
     recipe = fine_tuning(converted)
     assert recipes.recipe_from_json(recipes.to_json(recipe)) == recipe

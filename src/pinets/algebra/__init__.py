@@ -1,6 +1,6 @@
 """What being a polynomial buys: certificates, coefficients, contributions, interactions, bounds."""
 
-from pinets.algebra.bounds import Bounds, ball, bounds, interval_bounds, lipschitz, margins
+from pinets.algebra.bounds import Bounds, TooLargeError, ball, bounds, interval_bounds, lipschitz, margins
 from pinets.algebra.certify import Certificate, certify
 from pinets.algebra.degree import Violation
 from pinets.algebra.expand import Expansion, Monomial, expand
@@ -17,6 +17,7 @@ __all__ = [
     "Monomial",
     "Normal",
     "NotPolynomialError",
+    "TooLargeError",
     "Uniform",
     "Violation",
     "ball",

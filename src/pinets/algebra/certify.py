@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from pinets._modes import evaluating
 from pinets.algebra.degree import Degree, DegreeDomain, Violation
-from pinets.algebra.graph import Graph, Inputs, NotPolynomialError, TraceError, check_inputs, evaluating, trace
+from pinets.algebra.graph import Graph, Inputs, NotPolynomialError, TraceError, check_inputs, on_cpu, trace
 from pinets.algebra.leading import Leading, LeadingDomain
 from pinets.algebra.series import Series, SeriesDomain
 from pinets.algebra.untraceable import untraceable_parts
@@ -61,7 +62,7 @@ def certify(model: nn.Module, example: Inputs) -> Certificate:
     that degree along a random line.
 
     Args:
-        model: Any network that `torch.export` can trace. It is left as it was.
+        model: Any network that `torch.export` can trace, on any device. It is left as it was.
         example: An input, or a tuple of them; its shape matters, its values do not.
 
     Example:
@@ -86,6 +87,7 @@ def require_polynomial(model: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Ce
 
 
 def certified_graph(model: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Certificate, Graph | None]:
+    model, inputs = on_cpu(model), tuple(value.cpu() for value in inputs)
     try:
         graph = trace(model, inputs)
     except TraceError as error:
@@ -99,10 +101,19 @@ def certified_graph(model: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Certi
     degree = _exact_degree(graph, inputs, bound, notes)
     if degree == 0 < bound:
         notes.append("not checked along a line: all terms that depend on the input cancel, and rounding is left")
+    elif (rounded := _mixed_precision(graph)) is not None:
+        notes.append(f"not checked along a line: parts of the network compute in {rounded}, which rounds")
     elif (deviation := _deviation_along_line(model, inputs, bound, notes)) is not None and deviation > 1e-6:
         reason = f"deviates from a polynomial of degree {bound} along a line by {deviation:.1e} of its size"
         return Certificate(False, None, [Violation("", "the network", reason)], notes=notes), graph
     return Certificate(True, degree, [], bound, notes), graph
+
+
+def _mixed_precision(graph: Graph) -> torch.dtype | None:
+    """The coarsest type of a network with several, which stays even where the parameters are made double."""
+    values = [node.meta.get("val") for node in graph.nodes]
+    types = {value.dtype for value in values if isinstance(value, Tensor) and value.is_floating_point()}
+    return max(types, key=lambda dtype: torch.finfo(dtype).eps) if len(types) > 1 else None
 
 
 def _exact_degree(graph: Graph, inputs: tuple[Tensor, ...], bound: int, notes: list[str]) -> int | None:

@@ -165,7 +165,7 @@ def expand(
     candidates: list[list[Monomial]] = []
     for n in range(degree + 1):
         size = out.zero.numel() * features**n
-        if n in out.pending and (size > limit or top is not None):
+        if n in out.pending and size > limit:
             if top is None:
                 raise ValueError(
                     f"the {size:,} coefficients of degree {n} do not fit into {memory:,} bytes; "

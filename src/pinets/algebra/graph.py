@@ -8,7 +8,9 @@ of torch is made of these two.
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
+import itertools
 import logging
 import operator
 import warnings
@@ -18,6 +20,8 @@ from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, fx, nn
+
+from pinets._modes import evaluating
 
 __all__ = [
     "Domain",
@@ -30,7 +34,7 @@ __all__ = [
     "Value",
     "check_inputs",
     "depends_on_input",
-    "evaluating",
+    "on_cpu",
     "quiet",
     "trace",
 ]
@@ -221,16 +225,10 @@ def trace(model: nn.Module, inputs: tuple[Tensor, ...]) -> Graph:
     )
 
 
-@contextlib.contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put every module in evaluation mode, and back into the mode it was in."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
+def on_cpu(model: nn.Module) -> nn.Module:
+    """The network, or where it is on a GPU a copy of it on the CPU, which has double precision and memory to spare."""
+    values = itertools.chain(model.parameters(), model.buffers())
+    return model if all(value.device.type in ("cpu", "meta") for value in values) else copy.deepcopy(model).cpu()
 
 
 @contextlib.contextmanager

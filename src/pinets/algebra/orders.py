@@ -32,8 +32,10 @@ def orders(model: nn.Module, z: Inputs) -> Tensor:
     inputs = check_inputs(z)
     certificate, graph = require_polynomial(model, inputs)
     assert certificate.bound is not None
-    outputs = graph.run(SeriesDomain(certificate.bound), [Series.of({1: value}) for value in inputs])
-    if len(outputs) != 1 or not isinstance(outputs[0], Series):
-        raise ValueError(f"orders needs a network with one output that depends on its input, got {len(outputs)}")
+    outputs = graph.run(SeriesDomain(certificate.bound), [Series.of({1: value.cpu()}) for value in inputs])
+    if len(outputs) != 1:
+        raise ValueError(f"orders needs a network with one output, got {len(outputs)}")
+    if not isinstance(outputs[0], Series):
+        raise ValueError("orders needs an output that depends on the input, and this one is constant")
     highest = certificate.bound if certificate.degree is None else certificate.degree
-    return torch.stack([outputs[0][degree] for degree in range(highest + 1)])
+    return torch.stack([outputs[0][degree] for degree in range(highest + 1)]).to(inputs[0].device)

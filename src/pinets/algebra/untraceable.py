@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pinets._modes import evaluating
 from pinets.algebra.degree import Degree, DegreeDomain, Violation
-from pinets.algebra.graph import TraceError, evaluating, trace
+from pinets.algebra.graph import TraceError, trace
 
 __all__ = ["untraceable_parts"]
 

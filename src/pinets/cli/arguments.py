@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = [
     "MODEL_HELP",
     "add_model",
+    "built_from",
     "example_input",
-    "expression",
     "indices",
     "input_of_run",
     "positive",
@@ -122,13 +122,22 @@ def read_model(text: str) -> nn.Module:
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            return spec.build(expression(text))
+            return spec.build(_expression(text))
     except spec.ExpressionError as error:
         place = "there is no such folder, and as an expression: " if re.fullmatch(r"[\w./\\-]+", text) else ""
         raise UsageError(f"MODEL {text!r}: {place}{error}") from error
 
 
-def expression(text: str) -> str:
+def built_from(text: str) -> str | None:
+    """The expression that builds the model MODEL stands for, where it is not a run folder; None for a name in Python."""
+    from pinets import spec
+
+    if text.endswith(".safetensors"):
+        return spec.load(text)[1]["model"]
+    return None if _TARGET.fullmatch(text) else _expression(text)
+
+
+def _expression(text: str) -> str:
     """MODEL as an expression: a name alone is the model without arguments."""
     return f"{text}()" if text.isidentifier() else text
 

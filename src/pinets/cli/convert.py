@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, add_model, example_input, expression, read_model
+from pinets.cli.arguments import MODEL_HELP, add_model, built_from, example_input, input_of_run, read_model
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def add_parser(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     if not args.out.endswith(".safetensors"):
         raise UsageError(f"--out: the file is written as safetensors; name it so, got {args.out!r}")
-    model = read_model(args.model).eval()
+    model, source, size = _read(args)
 
     from pinets.convert import to_pinet
     from pinets.convert.weights import load_weights
@@ -68,37 +68,37 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(reason) from error
     print(report)
     if not report.dropped:
-        print(f"largest difference of outputs: {_difference(model, converted, args.input):g}")
-    described = _write(args, converted, options)
+        print(f"largest difference of outputs: {_difference(model, converted, size):g}")
+    described = _write(args, converted, source, options)
     print(f"written to {args.out}" + (f"; pinets.spec.load makes {described}" if described else ""))
     return 0
 
 
-def _write(args: argparse.Namespace, converted: nn.Module, options: dict[str, Any]) -> str | None:
+def _read(args: argparse.Namespace) -> tuple[nn.Module, str | None, tuple[int, ...] | None]:
+    """The network that MODEL stands for, what builds it, and the shape of an input, where these are known."""
+    if not Path(args.model).is_dir():
+        return read_model(args.model).eval(), built_from(args.model), args.input
+    from pinets import recipes
+
+    found = recipes.trained(args.model)
+    return found.network, found.expression, args.input or input_of_run(found)
+
+
+def _write(args: argparse.Namespace, converted: nn.Module, source: str | None, options: dict[str, Any]) -> str | None:
     """Write the file; return the expression in it, if there is one."""
     from pinets import spec
     from pinets._extras import require
     from pinets._files import write_bytes
 
     given = "".join(f", {name}={value!r}" for name, value in options.items())
-    source = _source(args.model)
     if source is not None:
         described = f"to_pinet({source}{given})"
         spec.save(args.out, converted, described)
         return described
-    tensors = {name: value.detach().contiguous().clone() for name, value in converted.state_dict().items()}
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in converted.state_dict().items()}
     made_by = {"converted": f"to_pinet({args.model}{given})"}
     write_bytes(args.out, require("safetensors.torch", extra="train").save(tensors, metadata=made_by))
     return None
-
-
-def _source(text: str) -> str | None:
-    """The expression that MODEL was built from; None for a name in Python."""
-    from pinets import spec
-
-    if text.endswith(".safetensors"):
-        return spec.load(text)[1]["model"]
-    return None if ":" in text and "(" not in text else expression(text)
 
 
 def _difference(model: nn.Module, converted: nn.Module, size: tuple[int, ...] | None) -> float:

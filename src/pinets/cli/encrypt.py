@@ -153,10 +153,9 @@ def read_run(path: str, data_dir: str | None) -> Source:
     from pinets import recipes
 
     found = recipes.trained(path, data_dir=data_dir)
-    data = getattr(found.recipe, "data", None)
-    if data is None:
-        raise UsageError(f"{path} is no run of a classifier: its inputs are not known")
-    inputs = data.load(data_dir)
+    if not isinstance(found.recipe, recipes.ClassificationRecipe):
+        raise UsageError(f"{path} is no run of a classifier, which images or clips could be tried with")
+    inputs = found.recipe.data.load(data_dir)
     calibration, _ = _read(inputs.splits.train, inputs.evaluation, _CALIBRATION)
     return Source(found.network, calibration, lambda count: _read(inputs.splits.test, inputs.evaluation, count))
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, example_input, expression, input_of_run, read_model, shape
+from pinets.cli.arguments import MODEL_HELP, built_from, example_input, input_of_run, read_model, shape
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -59,14 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _from_model(args: argparse.Namespace) -> tuple[nn.Module, Tensor, dict[str, Any]]:
-    from pinets import spec
-
-    model, known = read_model(args.source), {}
-    if args.source.endswith(".safetensors"):
-        known["model"] = spec.load(args.source)[1]["model"]
-    elif ":" not in args.source:  # which would name something in Python
-        known["model"] = expression(args.source)
-    return model.eval(), example_input(model, args.input), known
+    model = read_model(args.source)
+    return model.eval(), example_input(model, args.input), {"model": built_from(args.source)}
 
 
 def _from_run(args: argparse.Namespace) -> tuple[nn.Module, Tensor, dict[str, Any]]:

@@ -104,6 +104,8 @@ def _make_pairs(faces: ImageSet, folder: Path) -> FacePairs:
     of_one = len(pairs)
     if of_one == 0:
         raise DataError(f"{folder}: nobody held out for validation has two images; hold out more people")
+    if len(set(label)) == 1:
+        raise DataError(f"{folder}: one person alone is held out for validation; hold out more people")
     while len(pairs) < 2 * of_one:
         first, second = choice.randrange(len(faces)), choice.randrange(len(faces))
         if label[first] != label[second]:

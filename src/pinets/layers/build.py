@@ -7,6 +7,8 @@ from typing import Protocol, TypeVar
 import torch
 from torch import nn
 
+from pinets._modes import evaluating
+
 __all__ = ["LinearOperator", "check_at_least_one", "make_operator"]
 
 Number = TypeVar("Number", bound=int)
@@ -78,15 +80,12 @@ def _require_affine(operator: nn.Module, fan_in: int, *, bias: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     dtype = torch.get_default_dtype() if parameter is None else parameter.dtype
     device = None if parameter is None else parameter.device
-    training = operator.training
-    operator.eval()
-    try:
+    with evaluating(operator), torch.no_grad():
         for spatial in _PROBED:
             x, y = (torch.randn(3, fan_in, *spatial, generator=generator, dtype=dtype).to(device) for _ in "xy")
             try:
-                with torch.no_grad():
-                    constant = operator(torch.zeros_like(x))
-                    left, right = operator(x + y) + constant, operator(x) + operator(y)
+                constant = operator(torch.zeros_like(x))
+                left, right = operator(x + y) + constant, operator(x) + operator(y)
             except (RuntimeError, ValueError, TypeError, IndexError):
                 continue  # not a shape this operator takes
             tolerance = 1e3 * torch.finfo(dtype).eps * (1 + right.abs().max())
@@ -101,8 +100,6 @@ def _require_affine(operator: nn.Module, fan_in: int, *, bias: bool) -> None:
                     f"{constant.abs().max().item():.3g} for zeros"
                 )
             return
-    finally:
-        operator.train(training)
 
 
 class NonLinearOperatorError(TypeError):

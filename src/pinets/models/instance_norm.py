@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pinets._eager import only_autograd_watches
+from pinets._eager import differentiate_again, only_autograd_watches
 
 __all__ = ["InstanceNorm"]
 
@@ -42,10 +42,11 @@ class _InstanceNorm(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None]:
         x, mean, inverse = ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient is to be differentiated again
-            return torch.autograd.grad(_standardise(x, ctx.eps)[0], x, gradient, create_graph=True)[0], None
+            (again,) = differentiate_again(_standardise(x, ctx.eps)[0], (x,), gradient, (True,))
+            return again, None
         standard = (x - mean).mul_(inverse)
         along = (gradient * standard).mean((2, 3), keepdim=True)
         return standard.mul_(-along).add_(gradient).sub_(gradient.mean((2, 3), keepdim=True)).mul_(inverse), None

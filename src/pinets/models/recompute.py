@@ -30,12 +30,26 @@ class RecomputingMultiply(Multiply):
     """
 
     def forward(self, shortcut: Tensor, branch: Tensor, last: nn.Module) -> Tensor:
-        if any(map(has_hooks, self.modules())) or not _is_ordinary(self.activation, shortcut, branch, last):
+        if any(map(has_hooks, self.modules())) or not self.is_ordinary(shortcut, branch, last):
             return super().forward(shortcut, branch, last)
         if not torch.is_grad_enabled():
             return self.overwrite(shortcut, last(branch)) if last.training else self.in_pieces(shortcut, branch, last)
         learnt = [parameter for parameter in self.parameters() if parameter.requires_grad]
         return _Recompute.apply(self, last, shortcut, branch, last.weight, last.bias, *learnt)
+
+    def is_ordinary(self, shortcut: Tensor, branch: Tensor, last: nn.Module) -> bool:
+        """Whether the pieces are those the backward pass below is written for."""
+        return (
+            is_bare(last, nn.BatchNorm2d)
+            and last.affine
+            and last.track_running_stats
+            and last.momentum is not None
+            and only_autograd_watches(shortcut, branch, last.weight, last.bias, *self.parameters())
+            and self.step.joins_values
+            and (is_bare(self.activation, nn.ReLU) or is_bare(self.activation, nn.Identity))
+            and shortcut.dtype == branch.dtype == last.weight.dtype
+            and shortcut.shape == branch.shape
+        )
 
     def overwrite(self, shortcut: Tensor, normed: Tensor) -> Tensor:
         """Put the result in place of the normalised branch, a few samples at a time, without a graph."""
@@ -89,19 +103,12 @@ class _Recompute(torch.autograd.Function):
             again = join.activation(join.step(shortcut, normed))
             of = (shortcut, branch, weight, bias, *learnt)
             return None, None, *differentiate_again(again, of, gradient, ctx.needs_input_grad[2:])
-        # d(norm(s r) + s + r) = norm'(s r) (r ds + s dr) + ds + dr
         to_shortcut = gradient.clone() if out is None else torch.ops.aten.threshold_backward(gradient, out, 0)
         to_normed = torch.empty_like(branch)
         to_learnt = [torch.zeros_like(parameter) for parameter in learnt]
         for piece in _pieces(branch):
-            s, to_sum = shortcut[piece], to_shortcut[piece]
-            r = F.batch_norm(branch[piece], mean, var, weight, bias, eps=ctx.eps)
-            product = (s * r).requires_grad_()
-            with torch.enable_grad():
-                second_order = join.step.norm(product)
-            to_product, *parts = torch.autograd.grad(second_order, (product, *learnt), to_sum)
-            torch.addcmul(to_sum, to_product, s, out=to_normed[piece])
-            to_sum.addcmul_(to_product, r)
+            normed = F.batch_norm(branch[piece], mean, var, weight, bias, eps=ctx.eps)
+            parts = join.step.pull_back_(shortcut[piece], normed, to_shortcut[piece], to_x=to_normed[piece], of=learnt)
             for total, part in zip(to_learnt, parts, strict=True):
                 total += part
         to_weight, to_bias = _batch_norm_backward_(to_normed, branch, weight, mean, inverse, ctx.training)
@@ -145,17 +152,3 @@ def _pieces(x: Tensor) -> Iterator[slice]:
     """A few samples at a time; elsewhere than on CPU all at once, since there every operation costs its launch."""
     samples = max(1, _PIECE * len(x) // max(1, x.numel() * x.element_size())) if x.is_cpu else max(1, len(x))
     return (slice(start, start + samples) for start in range(0, len(x), samples))
-
-
-def _is_ordinary(activation: nn.Module, shortcut: Tensor, branch: Tensor, last: nn.Module) -> bool:
-    """Whether the pieces are those the backward pass above is written for."""
-    return (
-        only_autograd_watches(shortcut, branch)
-        and is_bare(last, nn.BatchNorm2d)
-        and last.affine
-        and last.track_running_stats
-        and last.momentum is not None
-        and isinstance(activation, (nn.ReLU, nn.Identity))
-        and shortcut.dtype == branch.dtype == last.weight.dtype
-        and shortcut.shape == branch.shape
-    )

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pinets._eager import only_autograd_watches
+from pinets._eager import differentiate_again, only_autograd_watches
 from pinets.operators.bags import Bags, transposed_bags
 
 __all__ = ["SpiralConv"]
@@ -113,7 +113,7 @@ def _can_go_by_block(x: Tensor, weight: Tensor) -> bool:
         and x.dtype == weight.dtype
         and x.dtype in (torch.float32, torch.float64)
         and not torch.is_autocast_enabled("cpu")
-        and only_autograd_watches(x)
+        and only_autograd_watches(x, weight)
     )
 
 
@@ -142,10 +142,9 @@ class _ByBlock(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, bias, columns, rows, starts = ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient is to be differentiated again
-            wanted = [value for value, needed in zip((x, weight, bias), ctx.needs_input_grad, strict=False) if needed]
             out = _all_at_once(x, weight, bias, columns)
-            found = iter(torch.autograd.grad(out, wanted, gradient, create_graph=True))
-            return *(next(found) if needed else None for needed in ctx.needs_input_grad[:3]), None, None
+            found = differentiate_again(out, (x, weight, bias), gradient, ctx.needs_input_grad[:3])
+            return *found, None, None
         to_x, to_weight, to_bias = ctx.needs_input_grad[:3]
         samples, gradients = x.reshape(-1, *x.shape[-2:]), gradient.reshape(-1, *gradient.shape[-2:])
         grad_x = torch.empty_like(samples, memory_format=torch.contiguous_format) if to_x else None

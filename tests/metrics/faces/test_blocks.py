@@ -10,9 +10,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from pinets.bench.memory import peak_bytes
-from pinets.metrics.faces import blocks, search
+from pinets.metrics.faces import blocks, embed, search
 
 
 def one_hot_rows(labels, width):
@@ -162,3 +163,10 @@ def test_wrong_arguments(arguments, message):
 def test_embeddings_of_another_width_are_refused():
     with pytest.raises(ValueError, match="probes have 2 values and the gallery 3"):
         search(torch.eye(2), torch.eye(3), k=1)
+
+
+def test_embedding_leaves_every_layer_in_its_mode():
+    network = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4), nn.BatchNorm1d(4))
+    network[2].eval()  # frozen, as in fine-tuning
+    embed(network, [torch.randn(3, 1, 2, 2)])
+    assert [module.training for module in network] == [True, True, False]

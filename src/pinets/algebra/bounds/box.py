@@ -120,11 +120,13 @@ def margins(
     """
     box = boxes_of(lower, upper)
     problem = Problem.of(model, box, precision)
+    if len(problem.outputs) != 2:
+        raise ValueError(f"a classifier gives one row of outputs for each input, got shape {tuple(problem.outputs)}")
     classes = problem.outputs[-1]
     whole = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
     if not whole or labels.shape != (len(lower),) or labels.min() < 0 or labels.max() >= classes:
         raise ValueError(f"labels must be {len(lower)} whole numbers from 0 to {classes - 1}, got {labels}")
-    identity = torch.eye(classes, dtype=torch.float64)
+    labels, identity = labels.cpu(), torch.eye(classes, dtype=torch.float64)
     differences = identity[labels][:, None] - identity  # (boxes, classes, classes): label minus each
     found = problem.enclose(box, differences).lower
     return found.masked_fill(identity[labels].bool(), 0.0)

@@ -94,7 +94,8 @@ class Problem:
             found = self._run(DualDomain(inner), start)
             assert isinstance(found, Dual)
             if found.tangent is None:
-                return Interval(torch.zeros(self.outputs), torch.zeros(self.outputs))
+                zero = torch.zeros(self.outputs, dtype=torch.float64)
+                return Interval(zero, zero)
             assert isinstance(found.tangent, Zonotope)
             return found.tangent.hull
 
@@ -153,4 +154,4 @@ def boxes_of(lower: Tensor, upper: Tensor) -> Interval:
         raise ValueError(
             f"lower must not exceed upper, but does in {int((lower > upper).sum())} of {lower.numel()} places"
         )
-    return Interval(lower.detach().double(), upper.detach().double())
+    return Interval(lower.detach().cpu().double(), upper.detach().cpu().double())

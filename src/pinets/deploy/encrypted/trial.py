@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pinets.algebra.graph import evaluating
+from pinets._modes import evaluating
 from pinets.deploy.encrypted.circuit import Circuit
 from pinets.deploy.encrypted.client import (
     EVALUATION_KEYS,

@@ -9,8 +9,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from pinets._modes import evaluating
 from pinets._nearest import did_you_mean
-from pinets.algebra.graph import check_inputs, evaluating, quiet
+from pinets.algebra.graph import check_inputs, quiet
 from pinets.deploy.export.fold import fold_batch_norms
 from pinets.deploy.export.metadata import Metadata, describe
 from pinets.deploy.export.onnx_file import read_onnx, write_onnx

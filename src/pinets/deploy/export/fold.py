@@ -10,7 +10,8 @@ from torch import Tensor, fx, nn
 from torch.nn.utils import parametrize
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
-from pinets.algebra.graph import evaluating, trace
+from pinets._modes import evaluating
+from pinets.algebra.graph import trace
 
 __all__ = ["fold_batch_norms"]
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from pinets._modes import evaluating
 from pinets.data.samples import SampleSet
 from pinets.data.transforms import Normalize
 
@@ -105,18 +106,14 @@ def embed(network: nn.Module, batches: Iterable[Tensor], *, flip: bool = True) -
         tensor([[3., 3.]])
     """
     parameter = next(network.parameters(), torch.empty(0))
-    was_training = network.training
-    network.eval()
-    try:
-        found = []
+    found = []
+    with evaluating(network):
         for images in batches:
             images = images.to(parameter.device)
             rows = network(images)
             if flip:
                 rows = rows + network(images.flip(-1))
             found.append(rows.float().cpu())
-    finally:
-        network.train(was_training)
     if not found:
         raise ValueError("there are no images to embed")
     return torch.cat(found)

@@ -40,7 +40,7 @@ class VertexInstanceNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(features, device=device, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.requires_grad and only_autograd_watches(x):
+        if x.requires_grad and only_autograd_watches(x, self.weight, self.bias):
             return _InstanceNorm.apply(x, self.weight, self.bias)
         return _instance_norm(x, self.weight, self.bias)[0]
 
