@@ -1,4 +1,4 @@
-"""Writing files so that whatever happens, the old content or the new one is there, never half of it."""
+"""Files: written so that whatever happens the old content or the new one is there, and where those kept for us lie."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["write_bytes", "write_pieces"]
+__all__ = ["user_cache", "write_bytes", "write_pieces"]
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
@@ -29,3 +29,9 @@ def write_pieces(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def user_cache(part: str) -> Path:
+    """Where what can be made again is kept: ``$PINETS_CACHE/part``, or ``pinets/part`` in the user's cache."""
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("PINETS_CACHE") or Path(caches) / "pinets").expanduser() / part

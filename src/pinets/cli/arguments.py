@@ -33,13 +33,13 @@ __all__ = [
 ]
 
 MODEL_HELP = """MODEL is one of
-  an expression     "Sequential(CCP(16, 8, rank=8, order=2), Linear(8, 4))", made
-                    of layers of pinets and torch.nn, with random weights (always
+  an expression     "Sequential(CCP(16, 8, rank=8, order=2), Linear(8, 4))", of
+                    layers of pinets and torch.nn, with random weights (always
                     the same); operators are given as op=Conv2d(kernel_size=3)
-  a model's name    resnet50, or with arguments "resnet18_cifar(width=16)"; pinets
-                    list models shows them
-  a name in Python  package.module:name or path/to/file.py:name, which is a module
-                    or a function that makes one
+  a model's name    resnet50, or with arguments "resnet18_cifar(width=16)";
+                    pinets list models shows them
+  a name in Python  package.module:name or path/to/file.py:name, which is a
+                    module or a function that makes one
   a file            model.safetensors, as pinets.spec.save writes it
   a run folder      runs/mnist_ccp4-small/seed-0, with its weights"""
 
@@ -129,7 +129,7 @@ def read_model(text: str) -> nn.Module:
 
 
 def built_from(text: str) -> str | None:
-    """The expression that builds the model MODEL stands for, where it is not a run folder; None for a name in Python."""
+    """What builds the model that MODEL stands for, where it is not a run folder; None for a name in Python."""
     from pinets import spec
 
     if text.endswith(".safetensors"):

@@ -20,7 +20,14 @@ def add_parser(verbs: Verbs) -> None:
             pinets list models
         """,
     )
-    parser.add_argument("what", metavar="WHAT", choices=["recipes", "models", "data"], nargs="?", default="recipes")
+    parser.add_argument(
+        "what",
+        metavar="WHAT",
+        choices=["recipes", "models", "data"],
+        nargs="?",
+        default="recipes",
+        help="recipes, models or data (default: recipes)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

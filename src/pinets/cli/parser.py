@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import textwrap
 from collections.abc import Callable, Sequence
@@ -87,13 +88,29 @@ def add_verb(
     parser = verbs.add_parser(
         name,
         help=summary,
-        description="\n".join(textwrap.fill(line, 80) for line in description.splitlines()),
+        description=fill(description),
         epilog="example:\n" + "\n".join(f"  {line.strip()}" for line in example.strip().splitlines()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_traceback(parser)
     parser.set_defaults(run=run, prog=parser.prog)
     return parser
+
+
+def fill(text: str, width: int = 80) -> str:
+    r"""Break running text into lines; empty lines end it, and indented ones are tables, which stay as they are.
+
+    >>> print(fill("Some\nmore words.\n\nA table:\n  one    two", width=10))
+    Some more
+    words.
+    <BLANKLINE>
+    A table:
+      one    two
+    """
+    parts = itertools.groupby(text.splitlines(), key=lambda line: not line or line[0] == " ")
+    return "\n".join(
+        "\n".join(lines) if as_it_is else textwrap.fill(" ".join(lines), width) for as_it_is, lines in parts
+    )
 
 
 def add_traceback(parser: Parser) -> None:

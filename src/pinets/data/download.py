@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pinets._extras import require
+from pinets._files import user_cache
 from pinets.data.errors import DataError
 
 __all__ = ["Fetch", "Remote", "data_folder", "fetch", "obtain_file", "obtain_folder"]
@@ -40,15 +41,13 @@ class Remote:
 
 
 def data_folder(given: str | Path | None = None) -> Path:
-    """Where data sets are looked for: the given folder, or ``$PINETS_DATA``, or the user's cache.
+    """Where data sets are looked for: the given folder, or ``$PINETS_DATA``, or ``data`` in the user's cache.
 
     Example:
         >>> data_folder("sets").name
         'sets'
     """
-    if given is None:
-        given = os.environ.get("PINETS_DATA") or Path(require("pooch", extra="train").os_cache("pinets")) / "data"
-    return Path(given).expanduser()
+    return Path(given or os.environ.get("PINETS_DATA") or user_cache("data")).expanduser()
 
 
 def fetch(url: str, target: Path) -> None:

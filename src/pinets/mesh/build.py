@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from torch import Tensor
 
+from pinets._files import user_cache
 from pinets.mesh.decimation import collapse
 from pinets.mesh.hierarchy import Hierarchy, Level
 from pinets.mesh.mesh import Mesh, MeshError
 from pinets.mesh.projection import barycentric
 from pinets.mesh.spirals import fit_length, require_vertices, spiral_length, spiral_lists
 
-__all__ = ["HierarchyPlan", "build_hierarchy", "cache_folder", "cached_hierarchy", "undilated_lengths"]
+__all__ = ["HierarchyPlan", "build_hierarchy", "cached_hierarchy", "undilated_lengths"]
 
 _VERSION = 1  # raise it when the same values give other hierarchies
 
@@ -125,12 +125,12 @@ def cached_hierarchy(
     Args:
         template: The mesh.
         plan: What to make of it.
-        folder: Where files are kept; :func:`cache_folder` if left out.
+        folder: Where files are kept; ``$PINETS_CACHE/meshes``, or ``pinets/meshes`` in the user's cache, if left out.
     """
     plan = HierarchyPlan() if plan is None else plan
     plan.check()
     key = hashlib.sha256(f"{_VERSION} {template.digest()} {astuple(plan)}".encode()).hexdigest()
-    path = (cache_folder() if folder is None else Path(folder)) / f"{key[:24]}.safetensors"
+    path = (user_cache("meshes") if folder is None else Path(folder)) / f"{key[:24]}.safetensors"
     if path.is_file():
         try:
             return Hierarchy.load(path), path
@@ -139,10 +139,3 @@ def cached_hierarchy(
     hierarchy = build_hierarchy(template, plan)
     hierarchy.save(path)
     return hierarchy, path
-
-
-def cache_folder() -> Path:
-    """``$PINETS_CACHE/meshes``, or ``pinets/meshes`` in the user's cache."""
-    given = os.environ.get("PINETS_CACHE")
-    base = Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pinets"
-    return base / "meshes"

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pinets._extras import require
+from pinets._files import user_cache
 from pinets.data.download import Fetch, Remote, data_folder, fetch, obtain_file
 from pinets.data.errors import DataError, MissingDataError
 from pinets.metrics.inception import CLASSES, Inception, fold_batch_norm
@@ -61,8 +61,8 @@ def find_weights(data_dir: str | Path | None = None, fetch: Fetch = fetch) -> Pa
 
     If there is none it is downloaded to one of the latter two: the given folder may be one of somebody's images.
     """
-    cache = Path(require("pooch", extra="train").os_cache("pinets")) / "data"
-    folders = [folder / FOLDER for folder in dict.fromkeys([data_folder(data_dir), data_folder(), cache])]
+    anywhere = dict.fromkeys([data_folder(data_dir), data_folder(), user_cache("data")])
+    folders = [folder / FOLDER for folder in anywhere]
     for name in (*_official_names(), WITHOUT_CLASSES):
         for folder in folders:
             if (folder / name).is_file():

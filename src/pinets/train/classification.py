@@ -32,7 +32,7 @@ class Classification(Task):
         schedule: Of the optimiser.
         batches: Training batches of inputs and labels, this process's share.
         samples: Gives this process's share of a split, once through.
-        accelerator: Made by :func:`~pinets.train.make_accelerator`.
+        accelerator: Made by :func:`~pinets.train.loop.make_accelerator`.
         label_smoothing: Share of the target spread over all classes.
         clip: Largest norm of the gradient; ``None`` for no limit.
         top_k: The accuracies to compute; the first decides.

@@ -1,4 +1,4 @@
-"""The loop: steps, validations, checkpoints. It knows nothing of what is trained; see :class:`~pinets.train.Task`."""
+"""The loop: steps, validations, checkpoints. It knows nothing of what is trained; see :class:`~pinets.train.task.Task`."""
 
 from __future__ import annotations
 

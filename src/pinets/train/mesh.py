@@ -34,7 +34,7 @@ class MeshAutoencoding(Task):
         samples: Gives this process's share of a split, standardised, once through.
         standardize: What the shapes went through.
         millimetres: How many of them the unit of the positions has.
-        accelerator: Made by :func:`~pinets.train.make_accelerator`.
+        accelerator: Made by :func:`~pinets.train.loop.make_accelerator`.
         clip: Largest norm of the gradient; ``None`` for no limit.
     """
 

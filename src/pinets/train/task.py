@@ -102,7 +102,7 @@ def update(
         loss: What is to be less; an error on all processes where it is not finite on one.
         network: What the optimiser updates.
         optimizer: Steps when all parts of a batch have been seen.
-        accelerator: Made by :func:`~pinets.train.make_accelerator`.
+        accelerator: Made by :func:`~pinets.train.loop.make_accelerator`.
         clip: Largest norm of the gradient; ``None`` for no limit.
     """
     require_finite(loss, accelerator)

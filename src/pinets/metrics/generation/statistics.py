@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pinets._extras import require
-from pinets._files import write_bytes
+from pinets._files import user_cache, write_bytes
 from pinets._progress import track
 from pinets.metrics.generation.frechet import Moments
 from pinets.metrics.generation.sources import ImageSource, require_images
@@ -127,10 +127,8 @@ def reference_statistics(
 
 
 def cache_folder(given: str | Path | None = None) -> Path:
-    """Where what is expensive to compute is kept: the given folder, or the user's cache."""
-    if given is None:
-        given = Path(require("pooch", extra="train").os_cache("pinets")) / "metrics"
-    return Path(given).expanduser()
+    """Where what is expensive to compute is kept: the given folder, or ``metrics`` in the user's cache."""
+    return user_cache("metrics") if given is None else Path(given).expanduser()
 
 
 def _batches(source: ImageSource, count: int, batch_size: int) -> Iterator[Tensor]:
