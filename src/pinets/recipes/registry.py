@@ -18,7 +18,10 @@ _MAKERS: dict[str, Callable[[Scale], Recipe]] = {}
 
 
 def recipe(make: Maker) -> Maker:
-    """Register a function that makes a recipe, under its own name."""
+    """Register a function that makes a recipe, under its own name; one that is read again replaces itself."""
+    taken = _MAKERS.get(make.__name__, make)
+    if (taken.__module__, taken.__qualname__) != (make.__module__, make.__qualname__):
+        raise ValueError(f"there already is a recipe named {make.__name__!r}, in {taken.__module__}")
     _MAKERS[make.__name__] = make
     return make
 

@@ -49,10 +49,10 @@ def drawing_svg(figure: Any) -> str:
     return buffer.getvalue()
 
 
-def drawing_png(figure: Any) -> bytes:
+def drawing_png(figure: Any, *, dpi: int = 110) -> bytes:
     """The figure as the content of a PNG file; the same figure gives the same bytes."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
+    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
     return buffer.getvalue()
 
 

@@ -14,7 +14,7 @@ from pinets._files import write_bytes
 from pinets.recipes.autoencoding import AutoencodingRecipe, Graph, Spiral
 from pinets.recipes.registry import recipe_from_json
 from pinets.recipes.shapes import load_shape_model
-from pinets.report.figures import COLORS, figure_svg, new_figure, tidy
+from pinets.report.figures import COLORS, drawing_png, figure_svg, new_figure, tidy
 from pinets.report.mesh_views import draw_shapes, error_colors, turnable
 from pinets.report.page import Page, paragraph
 from pinets.report.page import table as html_table
@@ -79,8 +79,7 @@ def write_mesh_report(
     if chosen:
         _add_shapes(page, chosen, data_dir, index, png)
     if png is not None:
-        Path(png).mkdir(parents=True, exist_ok=True)
-        figure.savefig(Path(png) / "error-against-order.png", dpi=150)
+        write_bytes(Path(png) / "error-against-order.png", drawing_png(figure, dpi=150))
     write_bytes(out, page.render().encode())
     return text_table(summaries)
 
@@ -142,8 +141,8 @@ def _add_shapes(
     caption = f"From left to right: test shape {index}, and what each order makes of it ({made}). Drag to turn."
     page.section("A shape and its errors", turnable(shapes, faces, errors), paragraph(caption))
     if png is not None:
-        Path(png).mkdir(parents=True, exist_ok=True)
-        draw_shapes(shapes, faces, errors).savefig(Path(png) / "shape-errors.png", dpi=150)
+        drawn = draw_shapes(shapes, faces, errors)
+        write_bytes(Path(png) / "shape-errors.png", drawing_png(drawn, dpi=150))
 
 
 def _by_order(recipes: Mapping[str, AutoencodingRecipe], groups: Runs) -> dict[int, tuple[str, RunFolder]]:

@@ -31,7 +31,7 @@ def write_folder(batches: Iterable[Tensor], folder: str | Path) -> int:
     number = 0
     for images in batches:
         for image in images:
-            (folder / f"{number:06d}.png").write_bytes(encode_png(image))
+            write_bytes(folder / f"{number:06d}.png", encode_png(image))
             number += 1
     return number
 

@@ -1,4 +1,4 @@
-"""The loop: steps, validations, checkpoints. It knows nothing of what is trained; see :class:`~pinets.train.task.Task`."""
+"""The loop: steps, validations, checkpoints. What is trained is a :class:`~pinets.train.task.Task`'s business."""
 
 from __future__ import annotations
 

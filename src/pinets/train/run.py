@@ -40,14 +40,13 @@ class RunFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-
-    recipe_file = property(lambda self: self.path / "recipe.json")
-    environment_file = property(lambda self: self.path / "environment.json")
-    metrics_file = property(lambda self: self.path / "metrics.jsonl")
-    result_file = property(lambda self: self.path / "result.json")
-    checkpoints_folder = property(lambda self: self.path / "checkpoints")
-    pictures_folder = property(lambda self: self.path / "pictures")
-    tensorboard_folder = property(lambda self: self.path / "tensorboard")
+        self.recipe_file = self.path / "recipe.json"
+        self.environment_file = self.path / "environment.json"
+        self.metrics_file = self.path / "metrics.jsonl"
+        self.result_file = self.path / "result.json"
+        self.checkpoints_folder = self.path / "checkpoints"
+        self.pictures_folder = self.path / "pictures"
+        self.tensorboard_folder = self.path / "tensorboard"
 
     @property
     def exists(self) -> bool:
