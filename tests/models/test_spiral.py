@@ -6,8 +6,8 @@ from torch import nn
 
 from pinets import certify
 from pinets.mesh import Hierarchy, Level, Mesh
+from pinets.models.parts import LastAxisBatchNorm
 from pinets.models.spiral import (
-    ChannelBatchNorm,
     MeshPCA,
     VertexBatchNorm,
     VertexInstanceNorm,
@@ -143,7 +143,7 @@ def test_norms_against_torch():
     x = 3 + 2 * torch.randn(4, 10, 5)
     as_images = nn.InstanceNorm1d(5)(x.mT).mT
     torch.testing.assert_close(VertexInstanceNorm(5)(x), as_images, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(ChannelBatchNorm(5)(x), nn.BatchNorm1d(5)(x.mT).mT, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(LastAxisBatchNorm(5)(x), nn.BatchNorm1d(5)(x.mT).mT, rtol=1e-4, atol=1e-5)
     expected = (x - x.mean(0)) / (x.var(0, correction=0) + 1e-5).sqrt()
     torch.testing.assert_close(VertexBatchNorm(50)(x), expected, rtol=1e-4, atol=1e-5)
 

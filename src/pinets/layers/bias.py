@@ -67,7 +67,7 @@ def factor_bias(operator: nn.Module, size: int) -> nn.Module:
         >>> body.bias.shape, body.parametrizations.bias.original.shape
         (torch.Size([8]), torch.Size([3]))
     """
-    check_at_least_one(size, "bias_size")
+    check_at_least_one("bias_size", size)
     bias = getattr(operator, "bias", None)
     if not isinstance(bias, Tensor) or bias.ndim != 1:
         raise TypeError(f"only an operator with a bias vector can have it factored, got {operator!r}")

@@ -34,7 +34,7 @@ class LinearOperator(Protocol):
     ) -> nn.Module: ...
 
 
-def check_at_least_one(value: Number, name: str) -> Number:
+def check_at_least_one(name: str, value: Number) -> Number:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}")
     if value < 1:

@@ -61,11 +61,11 @@ class NCP(Polynomial):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        self.in_features = check_at_least_one(in_features, "in_features")
-        self.out_features = check_at_least_one(out_features, "out_features")
-        self.rank = check_at_least_one(rank, "rank")
-        self.bias_size = None if bias_size is None else check_at_least_one(bias_size, "bias_size")
-        check_at_least_one(order, "order")
+        self.in_features = check_at_least_one("in_features", in_features)
+        self.out_features = check_at_least_one("out_features", out_features)
+        self.rank = check_at_least_one("rank", rank)
+        self.bias_size = None if bias_size is None else check_at_least_one("bias_size", bias_size)
+        check_at_least_one("order", order)
 
         def view() -> nn.Module:
             return make_operator(op, in_features, rank, bias=False, device=device, dtype=dtype)  # A_n^T

@@ -33,7 +33,7 @@ class PowerSum(nn.Module):
 
     def __init__(self, order: int, *, norm: Callable[[], nn.Module] | None = None) -> None:
         super().__init__()
-        self.order = check_at_least_one(order, "order")
+        self.order = check_at_least_one("order", order)
         self.steps = nn.ModuleList(Step(gate=nn.Identity()) for _ in range(order - 1))  # x^n = x * x^(n-1)
         self.norms = nn.ModuleList(nn.Identity() if norm is None else norm() for _ in range(order - 1))
 

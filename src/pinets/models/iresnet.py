@@ -78,11 +78,11 @@ class IResNet(nn.Module):
     ) -> None:
         super().__init__()
         for name, value in (("width", width), ("embedding", embedding), ("in_channels", in_channels)):
-            check_at_least_one(value, name)
+            check_at_least_one(name, value)
         if not depths:
             raise ValueError("depths must have at least one stage, got none")
         for depth in depths:
-            check_at_least_one(depth, "every one of depths")
+            check_at_least_one("every one of depths", depth)
         if size < 2 ** len(depths):
             raise ValueError(
                 f"size must be at least {2 ** len(depths)}, since {len(depths)} stages halve it, got {size}"

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from pinets.layers.build import check_at_least_one
 from pinets.models.choices import choose
 from pinets.models.join import Scale
+from pinets.models.parts import LastAxisBatchNorm
 from pinets.models.registry import register
 from pinets.operators import SpatialShift
 from pinets.polynomial import Polynomial, Step
@@ -26,13 +27,6 @@ from pinets.polynomial import Polynomial, Step
 __all__ = ["MONet", "MultilinearLayer", "monet"]
 
 Norm = Callable[..., nn.Module]
-
-
-class LastAxisBatchNorm(nn.BatchNorm1d):
-    """Batch norm over the last axis."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input.flatten(0, -2)).view_as(input)
 
 
 NORMS: dict[str, Norm] = {"layer": partial(nn.LayerNorm, eps=1e-6), "batch": LastAxisBatchNorm}
@@ -121,8 +115,8 @@ class MONet(nn.Module):
         if len(depths) != len(widths) or not depths:
             raise ValueError(f"depths and widths must have one entry per stage, got {depths!r} and {widths!r}")
         for value in (*depths, *widths):
-            check_at_least_one(value, "every one of depths and widths")
-        check_at_least_one(in_channels, "in_channels")
+            check_at_least_one("every one of depths and widths", value)
+        check_at_least_one("in_channels", in_channels)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.num_features = widths[-1]
         self.stem = nn.Sequential(

@@ -60,11 +60,11 @@ class ResNet(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        check_at_least_one(width, "width")
+        check_at_least_one("width", width)
         if not depths:
             raise ValueError("depths must have at least one stage, got none")
         for depth in depths:
-            check_at_least_one(depth, "every one of depths")
+            check_at_least_one("every one of depths", depth)
         self.conv1 = conv1(width, bias=False, device=device, dtype=dtype)
         self.bn1 = nn.BatchNorm2d(width, device=device, dtype=dtype)
         self.relu = activation()
@@ -146,12 +146,12 @@ def adding(activation: Activation) -> JoinMaker:
 
 def small_stem(in_channels: int) -> Callable[..., nn.Conv2d]:
     """The first convolution for images of CIFAR's size: 3x3, stride 1."""
-    return partial(nn.Conv2d, check_at_least_one(in_channels, "in_channels"), kernel_size=3, padding=1)
+    return partial(nn.Conv2d, check_at_least_one("in_channels", in_channels), kernel_size=3, padding=1)
 
 
 def large_stem(in_channels: int) -> Callable[..., nn.Conv2d]:
     """The first convolution for images of ImageNet's size: 7x7, stride 2."""
-    return partial(nn.Conv2d, check_at_least_one(in_channels, "in_channels"), kernel_size=7, stride=2, padding=3)
+    return partial(nn.Conv2d, check_at_least_one("in_channels", in_channels), kernel_size=7, stride=2, padding=3)
 
 
 def resnet_cifar(

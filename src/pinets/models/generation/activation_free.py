@@ -21,11 +21,12 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from pinets.layers import CCP, NCPSkip
 from pinets.layers.initialization import draw_weight
 from pinets.models.generation.generator import ImageGenerator, check_image, to_map
+from pinets.models.parts import Bias
 from pinets.models.registry import register
 from pinets.polynomial import Polynomial, Step
 
@@ -36,31 +37,6 @@ OUTPUT_VARIANCE = 0.1  # before the tanh, at the start: within its linear part
 _GATE_SIDE = 4  # of the map that a gate is made of, before it is enlarged to the size of the state
 _GATE_VARIANCE = 0.5  # of a gate around 1, at the start
 _CCP_SIDE = 8  # height and width that the state of CCP is looked at with
-
-
-class BiasMap(nn.Module):
-    """Add a number of its own to every place of every channel: the paper's bias has the size of the whole state.
-
-    Args:
-        channels: Of the map.
-        size: Its height and width.
-        device: Where the parameters are made.
-        dtype: Type of the parameters.
-    """
-
-    def __init__(
-        self,
-        channels: int,
-        size: int,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        self.bias = nn.Parameter(torch.zeros(channels, size, size, device=device, dtype=dtype))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.bias
 
 
 def ncp_generator(
@@ -175,7 +151,7 @@ def _step(latent: int, before: State, after: State, skip: float, factory: dict[s
     gate = view.append(nn.Upsample(size=after[1], mode="bilinear"))
     mix = _resize(before, after, 3, factory)
     draw_weight(mix, 1 / (1 + _GATE_VARIANCE + skip))  # the state keeps its variance
-    body = nn.Sequential(nn.BatchNorm2d(before[0], **factory), mix, BiasMap(*after, **factory))
+    body = nn.Sequential(nn.BatchNorm2d(before[0], **factory), mix, Bias(after[0], after[1], after[1], **factory))
     if not skip:
         return Step(gate, body)
     carried = _resize(before, after, 1, factory)

@@ -55,7 +55,7 @@ class MeshAutoencoder(nn.Module):
         super().__init__()
         steps, sizes = len(hierarchy.down), hierarchy.sizes
         _require_widths(steps, encoder, decoder)
-        check_at_least_one(latent, "latent")
+        check_at_least_one("latent", latent)
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.latent = latent
         encoding: list[nn.Module] = []
@@ -104,7 +104,7 @@ def _require_widths(steps: int, encoder: Sequence[int], decoder: Sequence[int]) 
     if len(decoder) < steps + 1:
         raise ValueError(f"decoder must have at least {steps + 1} widths for {steps} up-samplings, got {list(decoder)}")
     for width in (*encoder, *decoder):
-        check_at_least_one(width, "width")
+        check_at_least_one("width", width)
 
 
 def _require_same_hierarchy(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from pinets.layers import PowerSum
 from pinets.layers.build import check_at_least_one
+from pinets.models.parts import Bias
 from pinets.models.spiral.gain import start_with_gain
 from pinets.models.spiral.norms import MakeNorm
 from pinets.operators import SpiralConv
 from pinets.polynomial import Source, Step
 
-__all__ = ["Bias", "MakeLayer", "SpiralPolynomial", "full_layer", "plain_layer", "simple_layer"]
+__all__ = ["MakeLayer", "SpiralPolynomial", "full_layer", "plain_layer", "simple_layer"]
 
 
 class MakeLayer(Protocol):
@@ -34,19 +35,6 @@ class MakeLayer(Protocol):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> nn.Module: ...
-
-
-class Bias(nn.Module):
-    """Add a vector to the features of every vertex."""
-
-    def __init__(
-        self, features: int, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> None:
-        super().__init__()
-        self.bias = nn.Parameter(torch.zeros(features, device=device, dtype=dtype))  # beta
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.bias
 
 
 class SpiralPolynomial(nn.Module):
@@ -131,7 +119,7 @@ def full_layer(order: int, norm: MakeNorm, *, skip: bool) -> MakeLayer:
     With ``skip`` the state is also carried over: as it is, or where the layer changes the number of features, through
     a matrix of its own, the same for all vertices (:math:`V_2`; published code leaves this term out).
     """
-    check_at_least_one(order, "order")
+    check_at_least_one("order", order)
     if order == 1:
         return plain_layer
 
@@ -166,7 +154,7 @@ def full_layer(order: int, norm: MakeNorm, *, skip: bool) -> MakeLayer:
 
 def simple_layer(order: int, norm: MakeNorm) -> MakeLayer:
     r"""Layers that sum the powers of one spiral convolution: :math:`S x + \sum_n \mathrm{norm}_n((S x)^n) + \beta`."""
-    check_at_least_one(order, "order")
+    check_at_least_one("order", order)
 
     def make(
         in_features: int,

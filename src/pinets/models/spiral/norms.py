@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from pinets._eager import differentiate_again, only_autograd_watches
+from pinets.models.parts import LastAxisBatchNorm
 
-__all__ = ["NORMS", "MakeNorm", "VertexBatchNorm", "VertexInstanceNorm", "ChannelBatchNorm"]
+__all__ = ["NORMS", "MakeNorm", "VertexBatchNorm", "VertexInstanceNorm"]
 
 _EPS = 1e-5
 MakeNorm = Callable[..., nn.Module]  # called as (vertices, features, device=..., dtype=...)
@@ -79,18 +80,6 @@ class _InstanceNorm(torch.autograd.Function):
         return to_x, along.sum(others), total.sum(others)
 
 
-class ChannelBatchNorm(nn.BatchNorm1d):
-    """Batch norm with the statistics of each feature over all vertices and samples; affine at inference.
-
-    Example:
-        >>> ChannelBatchNorm(4)(torch.randn(2, 10, 4)).shape
-        torch.Size([2, 10, 4])
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.flatten(0, -2)).view_as(x)
-
-
 class VertexBatchNorm(nn.BatchNorm1d):
     """Batch norm with statistics and parameters of their own for each feature of each vertex; affine at inference.
 
@@ -108,7 +97,7 @@ def _instance(vertices: int, features: int, **where: object) -> nn.Module:
 
 
 def _batch(vertices: int, features: int, **where: object) -> nn.Module:
-    return _silent(ChannelBatchNorm(features, **where))  # type: ignore[arg-type]
+    return _silent(LastAxisBatchNorm(features, **where))  # type: ignore[arg-type]
 
 
 def _vertex(vertices: int, features: int, **where: object) -> nn.Module:

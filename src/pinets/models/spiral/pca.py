@@ -36,8 +36,8 @@ class MeshPCA(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        check_at_least_one(vertices, "vertices")
-        self.latent = check_at_least_one(latent, "latent")
+        check_at_least_one("vertices", vertices)
+        self.latent = check_at_least_one("latent", latent)
         components = torch.zeros(3 * vertices, latent, device=device, dtype=dtype)
         scale = torch.ones(vertices, 3, device=device, dtype=dtype)
         self.components = nn.Parameter(components)  # P
