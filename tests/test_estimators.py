@@ -331,9 +331,10 @@ def test_bad_data(estimator):
 
 def test_numbers_from_a_search_are_taken():
     X, y = load_iris(return_X_y=True)
-    PolynomialNetClassifier(
+    fitted = PolynomialNetClassifier(
         order=np.int64(2), rank=np.int32(4), max_epochs=np.int64(1), learning_rate=np.float32(0.1)
     ).fit(X, y)
+    assert (fitted.module_.order, fitted.module_.rank, fitted.n_iter_) == (2, 4, 1)
 
 
 def test_overflow_is_an_error_and_not_a_bad_model():

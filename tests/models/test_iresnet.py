@@ -120,8 +120,11 @@ def test_insightfaces_weights_load_and_give_its_function(name, prefix):
 
 
 def test_a_file_without_counts_of_batches_loads():
-    state = toy("iresnet50").state_dict()
-    load_insightface(toy("prodpoly_iresnet50"), {k: v for k, v in state.items() if "num_batches" not in k})
+    theirs = randomised(toy("iresnet50")).eval()
+    model = toy("prodpoly_iresnet50").eval()
+    load_insightface(model, {k: v for k, v in theirs.state_dict().items() if "num_batches" not in k})
+    x = torch.randn(2, 3, 24, 24)
+    torch.testing.assert_close(model(x), theirs(x))
 
 
 def test_a_converted_network_learns_its_products():

@@ -2,22 +2,30 @@
 
 from pinets.recipes import cifar, encrypted, faces, faces_generation, generation, imagenet, mesh, polynomial, speech
 from pinets.recipes.adversarial import GenerationRecipe, Network, Pictures
+from pinets.recipes.autoencoding import PCA, AutoencodingRecipe, Graph, Shapes, Spiral
 from pinets.recipes.classification import ClassificationRecipe, Images, Model, Speech
+from pinets.recipes.experiments import EXPERIMENTS, Experiment, get_experiment
 from pinets.recipes.face_recognition import Embedder, FacePack, FaceRecipe, LfwPeople
 from pinets.recipes.measuring import protocol_names
 from pinets.recipes.recipe import Recipe, Scale
 from pinets.recipes.registry import get_recipe, list_recipes, recipe, recipe_from_json, recipe_notes
 from pinets.recipes.running import compare, evaluate, is_main_process, run_folder, train
 from pinets.recipes.sampling import interpolate, measure, real_images, sample, sample_batches
+from pinets.recipes.shapes import ShapeModel, load_shape_model
 from pinets.recipes.trained import Trained, trained
 from pinets.recipes.values import RecipeError, from_json, set_values, to_json
 
 __all__ = [
+    "EXPERIMENTS",
+    "PCA",
+    "AutoencodingRecipe",
     "ClassificationRecipe",
     "Embedder",
+    "Experiment",
     "FacePack",
     "FaceRecipe",
     "GenerationRecipe",
+    "Graph",
     "Images",
     "LfwPeople",
     "Model",
@@ -26,7 +34,10 @@ __all__ = [
     "Recipe",
     "RecipeError",
     "Scale",
+    "ShapeModel",
+    "Shapes",
     "Speech",
+    "Spiral",
     "Trained",
     "cifar",
     "compare",
@@ -36,11 +47,13 @@ __all__ = [
     "faces_generation",
     "from_json",
     "generation",
+    "get_experiment",
     "get_recipe",
     "imagenet",
     "interpolate",
     "is_main_process",
     "list_recipes",
+    "load_shape_model",
     "measure",
     "mesh",
     "polynomial",
