@@ -399,3 +399,31 @@ def test_a_missing_scikit_learn_says_what_to_install():
     finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert finished.returncode == 1
     assert 'needs sklearn; install it with: pip install "pinets[sklearn]"' in finished.stderr
+
+
+@pytest.mark.parametrize("order", [2, 3])
+def test_hundreds_of_features_are_learnt_and_not_given_up(order):
+    """Steps of 0.01 for each of so many weights made such networks collapse to a constant."""
+    X = np.random.default_rng(0).normal(size=(600, 300))
+    y = X @ np.random.default_rng(1).normal(size=300)
+    assert PolynomialNetRegressor(order=order, max_epochs=30, random_state=0).fit(X, y).score(X, y) > 0.9
+
+
+def test_what_partial_fit_cannot_change_is_told():
+    X, y = load_iris(return_X_y=True)
+    classifier = PolynomialNetClassifier(order=2, rank=4).partial_fit(X, y, classes=[0, 1, 2])
+    with pytest.raises(ValueError, match=r"were \('ccp', 2, 4\) in the first call and are \('ccp', 3, 4\) now"):
+        classifier.set_params(order=3).partial_fit(X, y)
+
+
+def test_one_weight_for_all_is_no_weight():
+    X, y = load_iris(return_X_y=True)
+    options = {"max_epochs": 2, "random_state": 0}
+    with_one, without = (PolynomialNetClassifier(**options).fit(X, y, weights) for weights in (1.0, None))
+    assert np.array_equal(with_one.predict_proba(X), without.predict_proba(X))
+
+
+def test_targets_that_are_no_numbers_are_refused():
+    X, _ = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match="y must hold numbers, got <U1"):
+        PolynomialNetRegressor().fit(X, np.array(["a"] * len(X)))

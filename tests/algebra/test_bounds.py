@@ -339,7 +339,7 @@ def test_bad_boxes_are_refused_with_the_rule():
         bounds(model, x, x + torch.inf)
     with pytest.raises(ValueError, match="eps must not be negative, got -1"):
         ball(x, -1)
-    with pytest.raises(ValueError, match="boxes must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="boxes must be a whole number of at least 1, got 0"):
         bounds(model, x, x, boxes=0)
     with pytest.raises(ValueError, match=r"float32 and float64, got torch\.bfloat16.*\.float\(\)"):
         bounds(model, x, x, precision=torch.bfloat16)
@@ -387,3 +387,50 @@ def test_margins_are_for_rows_of_outputs_alone():
     network = nn.Sequential(nn.Conv2d(1, 2, 2), CCP(2, 2, rank=2, order=2))
     with pytest.raises(ValueError, match=r"one row of outputs for each input, got shape \(1, 2, 2, 2\)"):
         margins(network, *ball(torch.zeros(1, 1, 3, 3), 0.1), torch.tensor([0]))
+
+
+def test_interpolation_whose_weights_are_rounded_has_no_bounds_in_that_precision():
+    x = torch.rand(1, 1, 22)
+    third = nn.Upsample(size=64, mode="linear", align_corners=True)
+    with pytest.raises(ValueError, match="upsample_linear1d computes its weights with rounding errors"):
+        bounds(third, x, x)
+    found = bounds(third, x.double(), x.double(), precision=None)
+    exact = third(x.double())
+    assert (found.lower <= exact + 1e-12).all()
+    assert (exact - 1e-12 <= found.upper).all()
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        *(
+            nn.Upsample(scale_factor=2, mode="bilinear"),
+            nn.Upsample(size=(82, 41)),
+            nn.Upsample(size=74, mode="nearest"),
+        ),
+        *(nn.AvgPool2d(2, divisor_override=-2), nn.Identity(), nn.Flatten()),
+    ],
+    ids=lambda layer: str(layer)[:40],
+)
+def test_layers_that_only_move_or_average_are_bounded_as_torch_computes_them(layer):
+    x = torch.randn(3, 1, 4, 6, dtype=torch.float64)  # numbers that single precision cannot hold
+    lower, upper = x - 0.1, x + 0.1
+    found = bounds(layer, lower, upper)
+    for t in (0.0, 0.3, 1.0):
+        out = layer((lower + t * (upper - lower)).float()).double()
+        assert (found.lower <= out).all()
+        assert (out <= found.upper).all()
+
+
+def test_rows_that_depend_on_each_other_have_no_bounds():
+    with pytest.raises(ValueError, match="depends on the other rows"):
+        bounds(Function(lambda x: x - x.mean(0)), torch.zeros(2, 1), torch.ones(2, 1))
+
+
+def test_arguments_of_another_kind_are_told():
+    box = torch.zeros(1, 4), torch.ones(1, 4)
+    with pytest.raises(TypeError, match="lower must be a tensor, got tuple"):
+        bounds(nn.Identity(), box, box)
+    with pytest.raises(ValueError, match=r"boxes must be a whole number of at least 1, got 2\.5"):
+        bounds(nn.Identity(), *box, boxes=2.5)
+    assert margins(nn.Identity(), *box, [2]).shape == (1, 4)

@@ -343,3 +343,60 @@ def test_logging_stays_as_it_was():
         assert logging.root.manager.disable == logging.INFO
     finally:
         logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("where, value", [("steps.0.gate.weight", torch.nan), ("head.bias", torch.inf)])
+def test_a_network_that_diverged_is_refused_by_the_name_of_its_weights(where, value):
+    layer = CCP(6, 2, rank=3, order=3)
+    layer.get_parameter(where).data.view(-1)[0] = value
+    with pytest.raises(ValueError, match=rf"{where} must be finite, got 1 of"):
+        certify(layer, vector())
+
+
+def test_values_too_large_for_the_line_are_told():
+    layer = CCP(6, 2, rank=3, order=8).double()
+    for parameter in layer.parameters():
+        parameter.data *= 1e60
+    certificate = certify(layer, vector().double())
+    assert certificate.degree == 8
+    assert any("too large for double precision" in note for note in certificate.notes)
+
+
+def test_rounding_in_one_output_does_not_hide_a_term_of_another():
+    def outputs(x):
+        y = 1.1e4 * x
+        return torch.cat([1e6 * x, (y * y) * y * 0.1 * 10 - y * y * y, 1e-4 * x**3], 1)
+
+    x = torch.tensor([[1.5]], dtype=torch.float64)
+    assert certify(Function(outputs), x).degree == 3
+    torch.testing.assert_close(orders(Function(outputs), x).sum(0), outputs(x))
+
+
+@pytest.mark.parametrize(
+    "function, reason",
+    [
+        (lambda x: torch.zeros(x.shape, dtype=torch.long).copy_(3 * x).float() + x**33, "rounds to torch.int64"),
+        (lambda x: x**33 + torch.randn(6), "randn draws random numbers"),
+        (lambda x: x * 1j, "complex numbers"),
+    ],
+)
+def test_what_no_line_would_find_at_high_degrees(function, reason):
+    certificate = certify(Function(function), vector())
+    assert not certificate.polynomial
+    assert reason in str(certificate)
+
+
+def test_what_is_not_known_is_not_called_wrong():
+    assert str(certify(Function(lambda x: x.cumprod(1)), vector())).startswith("not known to be a polynomial: 1 op")
+    assert str(certify(Function(lambda x: x.cumprod(1).relu()), vector())).startswith("not a polynomial: 2 op")
+
+
+@pytest.mark.parametrize("pack", [lambda y: {"y": y}, lambda y: (y, None), lambda y: [y, {"more": (y + 1,)}]])
+def test_outputs_in_any_packing(pack):
+    assert certify(Function(lambda x: pack(x * x)), vector()).degree == 2
+
+
+def test_an_input_that_does_not_fit_is_one_error_and_no_page_of_log(capfd):
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        certify(nn.Linear(3, 2), vector())
+    assert capfd.readouterr() == ("", "")

@@ -150,3 +150,49 @@ def test_the_largest_are_found_wherever_the_whole_fits():
     for one, other in zip(expand(layer, memory=memory).top(5), expand(layer, top=5, memory=memory).top(5), strict=True):
         assert (one.output, one.indices) == (other.output, other.indices)
         assert one.coefficient == pytest.approx(other.coefficient)
+
+
+class Squared(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.form = nn.Bilinear(3, 3, 2)
+
+    def forward(self, x):
+        return self.form(x, x)
+
+
+def test_a_bilinear_layer():
+    model = Squared()
+    expected = (model.form.weight + model.form.weight.mT).double() / 2
+    torch.testing.assert_close(expand(model, torch.zeros(1, 3)).coefficients[2], expected.detach())
+
+
+@pytest.mark.parametrize("mode, size", [("nearest", 82), ("nearest-exact", 41), ("nearest", 5)])
+def test_nearest_pixels_are_those_of_the_networks_own_precision(mode, size):
+    model, x = nn.Upsample(size=size, mode=mode), torch.randn(1, 1, 4)
+    torch.testing.assert_close(expand(model, x)(x), model(x).flatten(1).double(), rtol=0, atol=0)
+
+
+def test_rows_that_depend_on_each_other_have_no_expansion():
+    class Centred(nn.Module):
+        def forward(self, x):
+            return x - x.mean(0)
+
+    with pytest.raises(ValueError, match="depends on the other rows"):
+        expand(Centred(), torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 1), (2, 4), ()])
+def test_an_expansion_takes_rows_of_its_width_alone(shape):
+    expansion = expand(CCP(3, 2, rank=4, order=2))
+    with pytest.raises(ValueError, match="3 numbers a row"):
+        expansion(torch.randn(shape))
+    assert expansion(torch.randn(0, 3)).shape == (0, 2)
+
+
+def test_what_is_not_there_or_not_shown():
+    assert [str(monomial) for monomial in expand(PowerSum(1), torch.zeros(1, 1)).top(10)] == ["+1 z0"]
+    layer = make(CCP, 2)
+    assert expand(layer).latex(top=2).endswith(r" + \cdots")
+    assert expand(layer, top=2).latex().endswith(r"\cdots")
+    assert "cdots" not in expand(layer).latex(top=1000)

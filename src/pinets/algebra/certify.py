@@ -7,18 +7,21 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from pinets._modes import evaluating
 from pinets.algebra.degree import Degree, DegreeDomain, Violation
 from pinets.algebra.graph import Graph, Inputs, NotPolynomialError, TraceError, check_inputs, on_cpu, trace
 from pinets.algebra.leading import Leading, LeadingDomain
+from pinets.algebra.rules import UNKNOWN
 from pinets.algebra.series import Series, SeriesDomain
 from pinets.algebra.untraceable import untraceable_parts
 
 __all__ = ["Certificate", "certify", "require_polynomial"]
 
-_LAMBDA = 1.3  # not a power of two, so that rounding errors do not scale along
+_LAMBDA = 1.3247179572447460  # near no fraction of small numbers, so that rounding errors do not scale along
 _AGREEMENT = 1e-4  # far above rounding, far below the order-one disagreement of what is only rounding
+_EXACT_AGREEMENT = 1e-10  # of single elements, of which there may be so many that some rounding errors come near
 _LINE_DEGREES = 32  # beyond, interpolation needs too many evaluations to be worth it
 _SERIES_DEGREES = 64
 
@@ -48,7 +51,9 @@ class Certificate:
             lines = [f"a polynomial {known}"]
         else:
             count = len(self.violations)
-            lines = [f"not a polynomial: {count} operation{'s' if count != 1 else ''} in the way"]
+            proven = any(violation.reason != UNKNOWN for violation in self.violations)
+            what = "not a polynomial" if proven else "not known to be a polynomial"
+            lines = [f"{what}: {count} operation{'s' if count != 1 else ''} in the way"]
             lines += [f"  - {violation}" for violation in self.violations]
         return "\n".join(lines + [f"  ({note})" for note in self.notes])
 
@@ -96,6 +101,7 @@ def certified_graph(model: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Certi
     outputs = [out for out in graph.run(structure, [Degree(1) for _ in inputs]) if isinstance(out, Degree)]
     if structure.violations:
         return Certificate(False, None, structure.violations), graph
+    _require_finite(model, graph)
     bound = max((out.degree for out in outputs), default=0)
     notes: list[str] = []
     degree = _exact_degree(graph, inputs, bound, notes)
@@ -107,6 +113,14 @@ def certified_graph(model: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Certi
         reason = f"deviates from a polynomial of degree {bound} along a line by {deviation:.1e} of its size"
         return Certificate(False, None, [Violation("", "the network", reason)], notes=notes), graph
     return Certificate(True, degree, [], bound, notes), graph
+
+
+def _require_finite(model: nn.Module, graph: Graph) -> None:
+    """Refuse a network that diverged: nothing can be said of NaN, and every comparison with it fails silently."""
+    for name, value in (*model.named_parameters(), *model.named_buffers(), *graph.constants.items()):
+        if value.is_floating_point() and not value.is_meta and not torch.isfinite(value).all():
+            bad = int((~torch.isfinite(value)).sum())
+            raise ValueError(f"{name} must be finite, got {bad} of {value.numel()} values that are NaN or infinite")
 
 
 def _mixed_precision(graph: Graph) -> torch.dtype | None:
@@ -161,8 +175,10 @@ def _same_form(first: list[Leading], second: list[Leading], bound: int) -> bool:
 
 
 def _agree(a: Tensor, b: Tensor) -> bool:
-    size = a.norm()
-    return bool(size > 0) and bool((a - b).norm() <= _AGREEMENT * size)
+    """Whether two forms are the same but for rounding: as a whole, or where one is only rounding, in some element."""
+    size, apart = a.norm(), (a - b).abs()
+    as_a_whole = bool(size > 0) and bool(apart.norm() <= _AGREEMENT * size)
+    return as_a_whole or bool(((apart <= _EXACT_AGREEMENT * a.abs()) & (a != 0)).any())
 
 
 def _deviation_along_line(model: nn.Module, inputs: tuple[Tensor, ...], degree: int, notes: list[str]) -> float | None:
@@ -184,7 +200,7 @@ def _deviation_along_line(model: nn.Module, inputs: tuple[Tensor, ...], degree: 
     def along(t: float) -> Tensor:
         values = tuple(o + t * s for o, s in zip(origin, slope, strict=True))
         out = torch.func.functional_call(model, state, values)
-        tensors = out if isinstance(out, (tuple, list)) else (out,)
+        tensors = [value for value in tree_leaves(out) if isinstance(value, Tensor)]
         return torch.cat([value.flatten().double() for value in tensors])  # a network may end in .float()
 
     with evaluating(model), torch.no_grad():
@@ -194,6 +210,9 @@ def _deviation_along_line(model: nn.Module, inputs: tuple[Tensor, ...], degree: 
         except RuntimeError as error:
             notes.append(f"not checked along a line: the network does not run in double precision ({error})")
             return None
+    if not (at_nodes.isfinite().all() and at_probes.isfinite().all()):
+        notes.append("not checked along a line: the values on it are too large for double precision")
+        return None
     # barycentric interpolation at Chebyshev points, stable at any degree
     weights = (-1.0) ** torch.arange(degree + 1) * torch.sin(
         math.pi * (torch.arange(degree + 1, dtype=torch.float64) + 0.5) / (degree + 1)

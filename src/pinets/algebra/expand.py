@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pinets.algebra.certify import require_polynomial
 from pinets.algebra.dense import Dense, DenseDomain, symmetrize
-from pinets.algebra.graph import check_inputs
+from pinets.algebra.graph import check_inputs, require_rows_apart
 from pinets.algebra.monomials import Monomial, largest_of_pending, largest_of_tensor, merge, write_out
 from pinets.polynomial import Polynomial
 
@@ -62,8 +62,11 @@ class Expansion:
         self._kept, self._largest = kept, largest or []  # the `kept` largest monomials, where not all were
 
     def __call__(self, z: Tensor) -> Tensor:
-        """Evaluate the polynomial at inputs of shape (batch, d)."""
-        flat = z.reshape(len(z), -1).double()
+        """Evaluate the polynomial at inputs of shape (batch, d), or of the network's own with a batch axis."""
+        if not isinstance(z, Tensor) or z.ndim < 2 or z[:1].numel() != self.features * len(z[:1]):
+            got = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
+            raise ValueError(f"inputs must be a tensor with a batch axis and {self.features} numbers a row, got {got}")
+        flat = z.detach().cpu().flatten(1).double()
         out = torch.zeros(len(flat), len(self.coefficients[0]), dtype=torch.float64)
         for degree in range(self.degree + 1):
             term = self.coefficients[degree].expand(len(flat), *self.coefficients[degree].shape)
@@ -73,21 +76,29 @@ class Expansion:
         return out
 
     def top(self, k: int, output: int | None = None) -> list[Monomial]:
-        """The ``k`` monomials with the largest coefficients, of one output or of all."""
+        """The ``k`` monomials with the largest coefficients, of one output or of all; fewer if the others are zero."""
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
-        outputs = len(self.coefficients[0])
-        if output is not None and not 0 <= output < outputs:
-            raise ValueError(f"output must be from 0 to {outputs - 1}, got {output}")
+        if output is not None:
+            self._require_output(output)
         if self._kept is not None:
             found = [monomial for monomial in self._largest if output in (None, monomial.output)]
-            complete = len(self._largest) < self._kept  # there are no others
-            if k > len(found) and not complete:
+            if k > len(found) and not self._complete:
                 whose = "" if output is None else f" of output {output}"
                 raise ValueError(f"only the {self._kept} largest were kept, so the {k} largest{whose} are not known")
             return found[:k]
         candidates = [largest_of_tensor(self.coefficients[degree], k, output) for degree in range(1, self.degree + 1)]
         return merge(candidates, k)
+
+    @property
+    def _complete(self) -> bool:
+        """Whether there are no other monomials than those kept."""
+        return self._kept is None or len(self._largest) < self._kept
+
+    def _require_output(self, output: int) -> None:
+        outputs = len(self.coefficients[0])
+        if not 0 <= output < outputs:
+            raise ValueError(f"output must be from 0 to {outputs - 1}, got {output}")
 
     def to_numpy(self) -> list[np.ndarray[Any, Any]]:
         """The coefficient tensors of degree 0, 1, ..., N as arrays."""
@@ -111,15 +122,20 @@ class Expansion:
         return out
 
     def latex(self, output: int = 0, *, top: int = 12, digits: int = 3) -> str:
-        r"""One output in LaTeX, its largest monomials first.
+        r"""One output in LaTeX, its largest monomials first, with dots where there are further ones.
 
         >>> from pinets import PowerSum
         >>> expand(PowerSum(2), torch.zeros(1, 1)).latex()
         'z_{0} + z_{0}^{2}'
         """
-        found = self.top(top, output)
+        self._require_output(output)
+        if self._kept is None:
+            found = self.top(top + 1, output)
+        else:
+            found = [monomial for monomial in self._largest if monomial.output == output]
         constant = self.coefficients[0][output].item() if 0 in self.coefficients else 0.0
-        return write_out(constant, found, digits=digits)
+        more = len(found) > top or not self._complete
+        return write_out(constant, found[:top], digits=digits, more=more)
 
     def __repr__(self) -> str:
         return f"Expansion(degree={self.degree}, features={self.features}, outputs={len(self.coefficients[0])})"
@@ -150,6 +166,7 @@ def expand(
     if top is not None and top < 1:
         raise ValueError(f"top must be at least 1, got {top}")
     (sample,) = check_inputs(_example(model, example)[:1])
+    require_rows_apart(model, sample)
     _, graph = require_polynomial(model, (sample,))
     features = sample.numel()
     limit = memory // 4 // 8  # numbers per tensor: a few of them are alive at a time

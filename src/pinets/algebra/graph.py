@@ -36,6 +36,7 @@ __all__ = [
     "depends_on_input",
     "on_cpu",
     "quiet",
+    "require_rows_apart",
     "trace",
 ]
 
@@ -159,6 +160,8 @@ class Graph:
                 target: Any = node.target
                 if node.target is operator.getitem:
                     known[node.name] = args[0][args[1]]
+                elif torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()):
+                    known[node.name] = domain.refuse(_operation(node, args, kwargs, dtype), "draws random numbers")
                 elif not depends_on_input((args, kwargs)):
                     known[node.name] = _convert(target(*args, **kwargs), dtype)
                     if constants_in_domain:
@@ -225,6 +228,24 @@ def trace(model: nn.Module, inputs: tuple[Tensor, ...]) -> Graph:
     )
 
 
+def require_rows_apart(model: nn.Module, example: Tensor) -> None:
+    """Refuse a network whose outputs for one row depend on the other rows of the batch, where one row stands for all.
+
+    Tried with two random rows; networks that take no two are left alone.
+    """
+    rows = torch.randn((2, *example.shape[1:]), generator=torch.Generator().manual_seed(0)).to(example)
+    with evaluating(model), torch.no_grad():
+        try:
+            both, alone = model(rows), model(rows[:1])
+        except RuntimeError:
+            return
+    if not isinstance(both, Tensor) or not isinstance(alone, Tensor) or both.shape[1:] != alone.shape[1:]:
+        return
+    size = both.abs().max()
+    if size.isfinite() and (both[:1] - alone).abs().max() > 1e-2 * size:
+        raise ValueError("what the network gives for one row of a batch depends on the other rows")
+
+
 def on_cpu(model: nn.Module) -> nn.Module:
     """The network, or where it is on a GPU a copy of it on the CPU, which has double precision and memory to spare."""
     values = itertools.chain(model.parameters(), model.buffers())
@@ -235,7 +256,7 @@ def on_cpu(model: nn.Module) -> nn.Module:
 def quiet() -> Iterator[None]:
     """Tracing warns of torch's own business, and prints a page when it fails; the error says what matters."""
     before = logging.root.manager.disable
-    logging.disable(max(before, logging.WARNING))
+    logging.disable(max(before, logging.ERROR))
     try:
         nowhere = io.StringIO()
         with warnings.catch_warnings(), contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):

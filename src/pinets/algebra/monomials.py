@@ -41,8 +41,8 @@ def factors(indices: tuple[int, ...], *, latex: bool = False) -> str:
     return " ".join(f"z{index}" + (f"^{power}" if power > 1 else "") for index, power in powers)
 
 
-def write_out(constant: float, monomials: list[Monomial], *, digits: int) -> str:
-    """A sum of monomials in LaTeX."""
+def write_out(constant: float, monomials: list[Monomial], *, digits: int, more: bool = False) -> str:
+    """A sum of monomials in LaTeX, with dots where there are more."""
     text = f"{constant:.{digits}g}" if constant else ""
     for monomial in monomials:
         if monomial.coefficient == 0:
@@ -52,12 +52,15 @@ def write_out(constant: float, monomials: list[Monomial], *, digits: int) -> str
         term = factors(monomial.indices, latex=True)
         term = term if size == "1" else f"{size} {term}"
         text = f"{text} {sign} {term}" if text else (f"-{term}" if sign == "-" else term)
+    if more:
+        return rf"{text} + \cdots" if text else r"\cdots"
     return text or "0"
 
 
 def merge(candidates: list[list[Monomial]], k: int) -> list[Monomial]:
-    """The ``k`` largest of several lists."""
-    return sorted(itertools.chain(*candidates), key=lambda monomial: -abs(monomial.coefficient))[:k]
+    """The ``k`` largest of several lists, without those that are zero."""
+    there = [monomial for monomial in itertools.chain(*candidates) if monomial.coefficient]
+    return sorted(there, key=lambda monomial: -abs(monomial.coefficient))[:k]
 
 
 def largest_of_tensor(tensor: Tensor, k: int | None, output: int | None) -> list[Monomial]:

@@ -16,7 +16,8 @@ def orders(model: nn.Module, z: Inputs) -> Tensor:
     r"""Split the output of a polynomial network into the exact contribution of every degree.
 
     With :math:`G(z) = \sum_n G_n(z)` and :math:`G_n` homogeneous of degree :math:`n`, returns
-    :math:`G_0(z), \ldots, G_N(z)`, stacked along a new first axis; their sum is :math:`G(z)`. One pass carries
+    :math:`G_0(z), \ldots, G_N(z)`, stacked along a new first axis; their sum is :math:`G(z)`
+    (so that where terms cancel but for rounding, that rounding is among them). One pass carries
     truncated power series in :math:`t` for the input :math:`t z`, so products and convolutions cost no more than the
     degrees they have.
 
@@ -37,5 +38,6 @@ def orders(model: nn.Module, z: Inputs) -> Tensor:
         raise ValueError(f"orders needs a network with one output, got {len(outputs)}")
     if not isinstance(outputs[0], Series):
         raise ValueError("orders needs an output that depends on the input, and this one is constant")
-    highest = certificate.bound if certificate.degree is None else certificate.degree
+    left = [degree for degree, term in outputs[0].coefficients.items() if term.any()]  # also what rounding leaves
+    highest = certificate.bound if certificate.degree is None else max(certificate.degree, *left, 0)
     return torch.stack([outputs[0][degree] for degree in range(highest + 1)]).to(inputs[0].device)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pinets.algebra.graph import Domain, Operation, Signed, Value, depends_on_input
 
-__all__ = ["apply", "apply_to_constants"]
+__all__ = ["UNKNOWN", "apply", "apply_to_constants"]
 
 Rule = Callable[[Domain, Operation], Any]
 
@@ -28,13 +28,14 @@ _LINEAR_NAMES = """
     slice select narrow index_select index gather take diagonal tril triu flip roll rot90
     clone alias detach contiguous lift_fresh_copy lift_fresh positive
     sum mean cumsum trace
-    avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
+    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
     _adaptive_avg_pool2d _adaptive_avg_pool3d
-    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
-    upsample_trilinear3d _upsample_nearest_exact1d _upsample_nearest_exact2d
+    upsample_linear1d upsample_bilinear2d upsample_trilinear3d
     reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d
     pixel_shuffle pixel_unshuffle channel_shuffle unfold im2col col2im fold
 """
+
+UNKNOWN = "is not known to be polynomial"
 
 _NORMALISED = "divides by the deviation of its own input; batch norm is affine at inference"
 _PIECEWISE = "is piecewise linear; PowerSum, or a product of two linear maps, is a polynomial in its place"
@@ -42,11 +43,19 @@ _TRANSCENDENTAL = "is not a polynomial; PowerSum, or a product of two linear map
 _MAXIMUM = "takes a maximum; average pooling is linear"
 
 _WHY = {
-    **dict.fromkeys(("tanh", "sigmoid", "gelu", "silu", "mish", "elu", "selu", "celu", "softplus"), _TRANSCENDENTAL),
-    **dict.fromkeys(("exp", "log", "log1p", "expm1", "sin", "cos", "tan", "erf", "sqrt", "rsqrt"), _TRANSCENDENTAL),
-    **dict.fromkeys(("relu", "relu6", "leaky_relu", "prelu", "hardtanh", "hardswish", "abs", "clamp"), _PIECEWISE),
-    **dict.fromkeys(("max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool2d"), _MAXIMUM),
+    **dict.fromkeys(
+        ["tanh", "sigmoid", "gelu", "silu", "mish", "elu", "selu", "celu", "softplus", "log_sigmoid"], _TRANSCENDENTAL
+    ),
+    **dict.fromkeys(["exp", "log", "log1p", "expm1", "sin", "cos", "tan", "erf", "sqrt", "rsqrt"], _TRANSCENDENTAL),
+    **dict.fromkeys(
+        ["relu", "relu6", "leaky_relu", "prelu", "rrelu", "hardtanh", "hardswish", "hardsigmoid", "abs", "clamp"],
+        _PIECEWISE,
+    ),
+    **dict.fromkeys((f"max_pool{axes}d" for axes in (1, 2, 3)), _MAXIMUM),
+    **dict.fromkeys((f"max_pool{axes}d_with_indices" for axes in (1, 2, 3)), _MAXIMUM),
+    **dict.fromkeys((f"adaptive_max_pool{axes}d" for axes in (1, 2, 3)), _MAXIMUM),
     **dict.fromkeys(("layer_norm", "group_norm", "instance_norm"), _NORMALISED),
+    "_native_batch_norm_legit": "divides by the deviation of its own input; give it running statistics",
     "rms_norm": "divides by the norm of its own input; batch norm is affine at inference",
     "linalg_vector_norm": "takes a root",
     "softmax": "divides exponentials",
@@ -82,6 +91,8 @@ def apply_to_constants(domain: Domain, operation: Operation, result: Any) -> Any
 def _lift(domain: Domain, value: Any) -> Value:
     if isinstance(value, Value):
         return value
+    if isinstance(value, complex) or (isinstance(value, Tensor) and value.is_complex()):
+        raise _NotPolynomialError("computes with complex numbers; only real ones are understood here")
     return domain.constant(value if isinstance(value, Tensor) else torch.tensor(float(value), dtype=torch.float64))
 
 
@@ -92,7 +103,7 @@ def _require_constant(operation: Operation, *positions: int) -> None:
 
 
 def _unknown(domain: Domain, operation: Operation) -> Value:
-    raise _NotPolynomialError(_WHY.get(operation.name, "is not known to be polynomial"))
+    raise _NotPolynomialError(_WHY.get(operation.name, UNKNOWN))
 
 
 def _linear_in_first(domain: Domain, operation: Operation) -> Value:
@@ -105,6 +116,34 @@ def _linear_in_first(domain: Domain, operation: Operation) -> Value:
         raise _NotPolynomialError(f"rounds to {operation.example.dtype}")
     options = {key: value for key, value in operation.kwargs.items() if key != "dtype"}  # no change of the function
     return domain.linear(lambda x: operation.target(x, *rest, **options), first)
+
+
+def _average_pool(domain: Domain, operation: Operation) -> Value:
+    """As :func:`_linear_in_first`; what it divides by may be chosen, and be negative."""
+    _, *rest = operation.args
+    divisor = operation.kwargs.get("divisor_override", rest[5] if len(rest) > 5 else None)
+    if divisor is None or divisor > 0:
+        return _linear_in_first(domain, operation)
+
+    def pool(x: Tensor) -> Tensor:
+        return operation.target(x, *rest, **operation.kwargs)
+
+    return domain.linear(Signed(pool, lambda x: -pool(x)), operation.args[0])
+
+
+def _nearest(domain: Domain, operation: Operation) -> Value:
+    """Which pixel is nearest torch computes in the type of the image, so that another type would get other pixels."""
+    _, *rest = operation.args
+    size = operation.first_shape[2:]
+    single = operation.example.dtype != torch.float64
+    if single and size.numel() > 2**24:
+        raise _NotPolynomialError("takes an image of more pixels than single precision can count")
+    number = torch.arange(size.numel(), dtype=torch.float32 if single else torch.float64).reshape(1, 1, *size)
+    chosen = operation.target(number, *rest, **operation.kwargs)
+    pixels, shape = chosen.flatten().long(), chosen.shape[2:]
+    return domain.linear(
+        lambda x: x.flatten(-len(size)).index_select(-1, pixels).unflatten(-1, shape), operation.args[0]
+    )
 
 
 def _negative(domain: Domain, operation: Operation) -> Value:
@@ -225,6 +264,19 @@ def _affine_map(function: Callable[..., Tensor], spatial: int, *, bias_at: int) 
     return rule
 
 
+def _bilinear(domain: Domain, operation: Operation) -> Value:
+    _require_constant(operation, 2, 3)
+    left, right, weight, *bias = operation.args
+
+    def with_weight(w: Tensor) -> Callable[..., Tensor]:
+        return lambda x, y: torch.einsum("...i,oij,...j->...o", x, w, y)
+
+    forms = map(with_weight, (weight, weight.abs(), torch.ones_like(weight)))
+    out = domain.product(Signed(*forms), _lift(domain, left), _lift(domain, right))
+    given = [_lift(domain, value) for value in bias if value is not None]
+    return domain.linear(torch.add, out, *given) if given else out
+
+
 def _batch_norm(domain: Domain, operation: Operation) -> Any:
     """With running statistics, batch norm is an affine map of each channel."""
     value, weight, bias, mean, variance, *rest = operation.args
@@ -292,6 +344,8 @@ def _where(domain: Domain, operation: Operation) -> Value:
 def _overwrite(domain: Domain, operation: Operation) -> Value:
     """Put one value in place of a part of another: ``x[:, 0] = y``."""
     into, values, *rest = operation.args
+    if not operation.example.is_floating_point():
+        raise _NotPolynomialError(f"rounds to {operation.example.dtype}")
     if depends_on_input((rest, operation.kwargs)):
         raise _NotPolynomialError("chooses where to write by a function of the input")
     return domain.linear(
@@ -313,7 +367,9 @@ def _overwrite_at(domain: Domain, operation: Operation) -> Value:
 
 
 def _copy(domain: Domain, operation: Operation) -> Value:
-    """What is written over counts for its shape alone."""
+    """What is written over counts for its shape and type alone."""
+    if not operation.example.is_floating_point():
+        raise _NotPolynomialError(f"rounds to {operation.example.dtype}")
     shape = operation.example.shape
     return domain.linear(lambda x: x.expand(shape).clone(), _lift(domain, operation.args[1]))
 
@@ -373,6 +429,9 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("add", "sub", "rsub"), _sum_of_two),
     **dict.fromkeys(("mul", "matmul", "mm", "bmm", "mv", "dot", "outer", "inner", "kron"), _product_of_two),
     **dict.fromkeys(("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"), _shape_only),
+    **dict.fromkeys(("avg_pool1d", "avg_pool2d", "avg_pool3d"), _average_pool),
+    **dict.fromkeys((f"upsample_nearest{axes}d" for axes in (1, 2, 3)), _nearest),
+    **dict.fromkeys((f"_upsample_nearest_exact{axes}d" for axes in (1, 2, 3)), _nearest),
     "neg": _negative,
     "upsample_bicubic2d": _with_negative_weights,
     "cat": _concatenate,
@@ -389,6 +448,7 @@ _RULES: dict[str, Rule] = {
     "conv_transpose1d": _affine_map(_F.conv_transpose1d, 1, bias_at=2),
     "conv_transpose2d": _affine_map(_F.conv_transpose2d, 2, bias_at=2),
     "conv_transpose3d": _affine_map(_F.conv_transpose3d, 3, bias_at=2),
+    "bilinear": _bilinear,
     "batch_norm": _batch_norm,
     "_native_batch_norm_legit_no_training": _batch_norm,
     "instance_norm": _instance_norm,

@@ -14,6 +14,8 @@ from pinets.cli.parser import UsageError, Verbs, add_verb
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from pinets.algebra import Certificate
+
 __all__ = ["add_parser", "run"]
 
 
@@ -27,7 +29,7 @@ def add_parser(verbs: Verbs) -> None:
             f"{MODEL_HELP}\n\n"
             "With --box, bounds that hold for every input of the box, rounding in single precision included, and how "
             "fast each output changes there at most: |f(x) - f(y)| <= rate * max |x - y|.\n\n"
-            "exit codes: 0 it is a polynomial, 1 it is not, 2 wrong usage"
+            "exit codes: 0 it is a polynomial, 1 it is not, 2 there is no answer"
         ),
         example="""
             pinets certify "CCP(16, 4, rank=8, order=3)"
@@ -67,11 +69,7 @@ def box(text: str) -> tuple[float, ...]:
 def run(args: argparse.Namespace) -> int:
     if args.box is None and (args.around or args.boxes > 1):
         raise UsageError("--around and --boxes say more about a --box, which is missing")
-    model, example = read_model_and_input(args.model, args.input)
-
-    from pinets.algebra import certify
-
-    certificate = certify(model, example)
+    model, example, certificate = _certified(args)
     found: dict[str, Any] = {}
     if args.box is not None and certificate.polynomial:
         found["boxes"] = _bound(model, *_box(args, example), args.boxes)
@@ -80,13 +78,31 @@ def run(args: argparse.Namespace) -> int:
             {"path": violation.path, "operation": violation.operation, "reason": violation.reason}
             for violation in certificate.violations
         ]
-        known = {"polynomial": certificate.polynomial, "degree": certificate.degree, "violations": violations}
+        known = {
+            "polynomial": certificate.polynomial,
+            "degree": certificate.degree,
+            "bound": certificate.bound,
+            "violations": violations,
+            "notes": certificate.notes,
+        }
         print(json.dumps({**known, **_finite(found)}, indent=2))
     else:
         print(certificate)
         for number, rows in enumerate(found.get("boxes", ())):
             _print(number, rows)
     return 0 if certificate.polynomial else 1
+
+
+def _certified(args: argparse.Namespace) -> tuple[nn.Module, Tensor, Certificate]:
+    """What cannot be answered is wrong usage: only a network that is not a polynomial may end as one."""
+    try:
+        model, example = read_model_and_input(args.model, args.input)
+
+        from pinets.algebra import certify
+
+        return model, example, certify(model, example)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        raise UsageError(str(error)) from error
 
 
 def _box(args: argparse.Namespace, example: Tensor) -> tuple[Tensor, Tensor]:

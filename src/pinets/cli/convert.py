@@ -66,10 +66,10 @@ def run(args: argparse.Namespace) -> int:
         if reasons:  # one line for each block; an error has only one
             print(reasons, file=sys.stderr)
         raise UsageError(reason) from error
+    described = _write(args, converted, source, options)  # before anything is printed to somebody who may be gone
     print(report)
     if not report.dropped:
         print(f"largest difference of outputs: {_difference(model, converted, size):g}")
-    described = _write(args, converted, source, options)
     print(f"written to {args.out}" + (f"; pinets.spec.load makes {described}" if described else ""))
     return 0
 

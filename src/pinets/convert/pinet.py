@@ -62,6 +62,8 @@ def to_pinet(
         >>> torch.equal(pinet(x), resnet(x)), len(report.converted)
         (True, 8)
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
     if isinstance(local_convs, bool) or not isinstance(local_convs, int) or local_convs < 0:
         raise ValueError(f"local_convs must be a whole number of at least 0, got {local_convs!r}")
     wanted = _check_stages(model, stages)

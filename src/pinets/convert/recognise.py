@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator
 
 import torch
@@ -13,6 +14,7 @@ from pinets.models.join import Add
 
 __all__ = ["is_candidate", "probe", "recognise"]
 
+_SCALES = (1.0, 1e3)  # of probes: one that is large reaches where a clipped activation ends
 _SIZE = 16  # height and width of the probe
 _ROUNDING = 1e-5  # of sums in another order; a layer in another place makes a difference of order one
 
@@ -100,10 +102,11 @@ def _usual_parts(block: nn.Module) -> Iterator[Parts]:
 
 def _difference(block: nn.Module, parts: Parts) -> tuple[float, Tensor]:
     """How far the block and the same made from its parts are apart, relative to its size, evaluating and training."""
-    x = probe(block)
-    worst = 0.0
-    with torch.no_grad(), torch.random.fork_rng([x.device] if x.is_cuda else []):
-        for training in (False, True):
+    first = probe(block)
+    worst, outputs = 0.0, []
+    with torch.no_grad(), torch.random.fork_rng([first.device] if first.is_cuda else []):
+        for training, scale in itertools.product((False, True), _SCALES):
+            x = scale * first
             torch.manual_seed(0)
             theirs = copy.deepcopy(block).train(training)
             _randomise(theirs)
@@ -113,7 +116,8 @@ def _difference(block: nn.Module, parts: Parts) -> tuple[float, Tensor]:
             if out.shape != again.shape:
                 raise NotConvertibleError("its output has not the shape that its branch and shortcut give")
             worst = max([worst, _apart(out, again), *map(_apart, theirs.buffers(), ours.buffers())])
-    return worst, out
+            outputs.append(out)
+    return worst, outputs[0]
 
 
 def _run(module: nn.Module, x: Tensor) -> Tensor:

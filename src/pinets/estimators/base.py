@@ -6,6 +6,7 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, Literal, Self, cast
 
 import numpy as np
@@ -27,6 +28,8 @@ __all__ = ["PolynomialNet"]
 FLOATS = (np.float64, np.float32)  # the first is what everything else is converted to
 LARGEST_BATCH = 256  # rows made dense at a time, unless batch_size says otherwise
 
+_FEW = 64  # features, up to which steps of 0.01 did best
+
 _drawing_weights = threading.Lock()
 
 
@@ -46,7 +49,7 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
         order: int = 2,
         rank: int = 32,
         max_epochs: int = 100,
-        learning_rate: float = 0.01,
+        learning_rate: float | Literal["auto"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
         weight_decay: float = 1.0,
         early_stopping: bool = False,
@@ -109,12 +112,17 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError("early_stopping needs all samples at once: set it to False to use partial_fit")
         first = not hasattr(self, "module_")
         X, y, weights = self._check_samples(X, y, sample_weight, reset=first)
+        if not first and self._structure() != self._made_with:
+            raise ValueError(
+                f"model, order and rank were {self._made_with} in the first call and are {self._structure()} now: "
+                f"partial_fit goes on with what there is, and fit starts anew"
+            )
         if first:
             drawing = self._draw_seeds()
             outputs = self._learn_targets(y if classes is None else classes, weights)
             self._start(X, weights, outputs=outputs, drawing=drawing)
         for group in self._optimizer.param_groups:
-            group["lr"] = self.learning_rate  # may be set anew between calls
+            group["lr"] = self._rate(X.shape[1])  # may be set anew between calls
         self._train(X, y, weights, np.arange(X.shape[0]), epochs=1)
         return self
 
@@ -138,7 +146,8 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
             check_at_least_one(name, getattr(self, name))
         if self.batch_size != "auto":
             check_at_least_one("batch_size", self.batch_size)
-        check_between("learning_rate", self.learning_rate, 0)
+        if self.learning_rate != "auto":
+            check_between("learning_rate", self.learning_rate, 0)
         check_between("weight_decay", self.weight_decay, 0, low_included=True)
         check_between("validation_fraction", self.validation_fraction, 0, 1)
         check_flag("early_stopping", self.early_stopping)
@@ -153,6 +162,8 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError("y must be dense, got a sparse matrix; convert it with y.toarray()")
         if sample_weight is None:
             return X, y, None
+        if isinstance(sample_weight, Real):
+            sample_weight = np.full(X.shape[0], float(sample_weight))
         weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
         if weights.shape != (X.shape[0],):
             raise ValueError(f"sample_weight must have shape ({X.shape[0]},), got {weights.shape}")
@@ -162,6 +173,13 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
         if not counts.any():
             raise ValueError("sample_weight must have at least one entry that is not zero")
         return (X, y, weights) if counts.all() else (X[counts], y[counts], weights[counts])
+
+    def _structure(self) -> tuple[str, int, int]:
+        return self.model, int(self.order), int(self.rank)
+
+    def _rate(self, features: int) -> float:
+        """Every weight takes a step of this size, and those of all features add up in each state."""
+        return 0.01 * min(1.0, _FEW / features) if self.learning_rate == "auto" else float(self.learning_rate)
 
     def _draw_seeds(self) -> int:
         """Start the generator of all that comes after the weights; return the seed of these."""
@@ -193,7 +211,8 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
         # Start from a constant, so that what the samples leave open stays flat instead of random.
         nn.init.zeros_(cast("nn.Linear", module.head).weight)
         self.module_ = module.to(device).eval()
-        self._optimizer = adamw(self.module_, learning_rate=self.learning_rate, weight_decay=self.weight_decay)
+        self._optimizer = adamw(self.module_, learning_rate=self._rate(X.shape[1]), weight_decay=self.weight_decay)
+        self._made_with = self._structure()
         self.n_iter_ = 0
         self.loss_curve_: list[float] = []
         self.validation_loss_curve_: list[float] = []

@@ -30,7 +30,8 @@ class PolynomialNetClassifier(ClassifierMixin, PolynomialNet):  # type: ignore[m
         order: The degree :math:`N` of the polynomial.
         rank: The size of the network's state; more represent richer polynomials.
         max_epochs: How often ``fit`` goes through the samples, while the learning rate falls to zero.
-        learning_rate: Of AdamW, at the start.
+        learning_rate: Of AdamW, at the start; ``"auto"`` is 0.01, and beyond 64 features 0.01 * 64 / features, since
+            the steps of all features add up.
         batch_size: Samples per step; ``"auto"`` is a sixteenth of them, but at least 32 and at most 256.
         weight_decay: Pulls the weight matrices to zero (AdamW's decoupled decay); the first thing to raise on few or
             noisy samples.

@@ -62,6 +62,8 @@ class PolynomialNetRegressor(MultiOutputMixin, RegressorMixin, PolynomialNet):  
         return outputs if self._several_outputs else outputs[:, 0]
 
     def _learn_targets(self, y: np.ndarray, weights: np.ndarray | None) -> int:
+        if y.dtype.kind not in "biuf":
+            raise ValueError(f"y must hold numbers, got {y.dtype}")
         self._several_outputs = y.ndim > 1
         columns = y if y.ndim > 1 else y[:, None]
         self.target_scaling_ = Scaling.of(columns, weights)

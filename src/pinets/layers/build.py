@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from numbers import Integral
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -10,8 +11,6 @@ from torch import nn
 from pinets._modes import evaluating
 
 __all__ = ["LinearOperator", "check_at_least_one", "make_operator"]
-
-Number = TypeVar("Number", bound=int)
 
 # known to be linear, and only themselves: what is derived from them may do anything
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -34,12 +33,13 @@ class LinearOperator(Protocol):
     ) -> nn.Module: ...
 
 
-def check_at_least_one(name: str, value: Number) -> Number:
-    if isinstance(value, bool) or not isinstance(value, int):
+def check_at_least_one(name: str, value: Any) -> int:
+    """The value as an int, where it is a whole number from 1 on, of whatever type."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}")
     if value < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
-    return value
+    return int(value)
 
 
 def make_operator(

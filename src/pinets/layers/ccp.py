@@ -53,7 +53,7 @@ class CCP(Polynomial):
         self.in_features = check_at_least_one("in_features", in_features)
         self.out_features = check_at_least_one("out_features", out_features)
         self.rank = check_at_least_one("rank", rank)
-        check_at_least_one("order", order)
+        order = check_at_least_one("order", order)
         super().__init__(
             start=make_operator(op, in_features, rank, bias=False, device=device, dtype=dtype),  # U_1^T
             steps=[

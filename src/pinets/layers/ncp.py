@@ -65,7 +65,7 @@ class NCP(Polynomial):
         self.out_features = check_at_least_one("out_features", out_features)
         self.rank = check_at_least_one("rank", rank)
         self.bias_size = None if bias_size is None else check_at_least_one("bias_size", bias_size)
-        check_at_least_one("order", order)
+        order = check_at_least_one("order", order)
 
         def view() -> nn.Module:
             return make_operator(op, in_features, rank, bias=False, device=device, dtype=dtype)  # A_n^T

@@ -82,9 +82,9 @@ def bounds(
         >>> print(f"{found.lower.item():.2f} {found.upper.item():.2f}")
         -0.25 2.00
     """
-    if boxes < 1:
-        raise ValueError(f"boxes must be at least 1, got {boxes}")
-    box = boxes_of(lower, upper)
+    if isinstance(boxes, bool) or not isinstance(boxes, int) or boxes < 1:
+        raise ValueError(f"boxes must be a whole number of at least 1, got {boxes!r}")
+    box = boxes_of(lower, upper, precision)
     problem = Problem.of(model, box, precision)
     if boxes == 1:
         found = problem.enclose(box)
@@ -98,7 +98,7 @@ def interval_bounds(
     model: nn.Module, lower: Tensor, upper: Tensor, *, precision: torch.dtype | None = torch.float32
 ) -> Bounds:
     """As :func:`bounds`, by plain interval arithmetic: what everything else is compared with."""
-    box = boxes_of(lower, upper)
+    box = boxes_of(lower, upper, precision)
     found = Problem.of(model, box, precision).enclose_plainly(box)
     return Bounds(found.lower, found.upper)
 
@@ -118,11 +118,11 @@ def margins(
         labels: The class for each box.
         precision: In which the network is evaluated; None for the exact value of its polynomial.
     """
-    box = boxes_of(lower, upper)
+    box = boxes_of(lower, upper, precision)
     problem = Problem.of(model, box, precision)
     if len(problem.outputs) != 2:
         raise ValueError(f"a classifier gives one row of outputs for each input, got shape {tuple(problem.outputs)}")
-    classes = problem.outputs[-1]
+    classes, labels = problem.outputs[-1], torch.as_tensor(labels)
     whole = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
     if not whole or labels.shape != (len(lower),) or labels.min() < 0 or labels.max() >= classes:
         raise ValueError(f"labels must be {len(lower)} whole numbers from 0 to {classes - 1}, got {labels}")
@@ -148,6 +148,6 @@ def lipschitz(model: nn.Module, lower: Tensor, upper: Tensor) -> Tensor:
         >>> print(f"{rate.item():.4f}")
         3.0000
     """
-    box = boxes_of(lower, upper)
+    box = boxes_of(lower, upper, None)
     slope = Problem.of(model, box, None).slope(box)
     return torch.maximum(slope.upper, -slope.lower)

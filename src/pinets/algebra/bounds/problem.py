@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from pinets.algebra.bounds.dual import Dual, DualDomain
 from pinets.algebra.bounds.interval import Interval, IntervalDomain
 from pinets.algebra.bounds.rounding import Rounding
 from pinets.algebra.bounds.zonotope import Zonotope, ZonotopeDomain
 from pinets.algebra.certify import require_polynomial
-from pinets.algebra.graph import Domain, Graph, NotPolynomialError, Value, check_inputs
+from pinets.algebra.graph import Domain, Graph, NotPolynomialError, Value, check_inputs, on_cpu, require_rows_apart
 
 __all__ = ["Problem", "TooLargeError"]
 
+_INTERPOLATIONS = {"upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"}
 _LARGEST = 2**26  # elements of the generators of one value: half a gigabyte
 _AT_ONCE = 2**23  # the same, of all boxes that run together
 
@@ -38,12 +40,15 @@ class Problem:
     @staticmethod
     def of(model: nn.Module, box: Interval, precision: torch.dtype | None) -> Problem:
         """Trace a network for boxes such as these, one in each row."""
+        model = on_cpu(model)
         parameter = next(model.parameters(), None)
         example = box.lower[:1].to(torch.float32 if parameter is None else parameter.dtype)
+        require_rows_apart(model, example)
         _, graph = require_polynomial(model, (example,))
         _require_precision(graph, precision)
         shapes = [node.meta["val"].shape for node in graph.nodes if isinstance(node.meta.get("val"), Tensor)]
         outputs = [node.meta["val"].shape for node in graph.nodes if node.name in graph.outputs]
+        outputs += [example.shape for name in graph.inputs if name in graph.outputs]
         if len(graph.outputs) != 1 or len(outputs) != 1 or outputs[0][:1] != (1,):
             raise ValueError(
                 f"the network must give one tensor, with a row for each input; got {list(map(tuple, outputs))}"
@@ -140,11 +145,34 @@ def _require_precision(graph: Graph, precision: torch.dtype | None) -> None:
             f"the network computes in {coarse[0]}, and bounds for evaluation in {precision} would not hold: convert it "
             f"with .to({precision}), or ask with precision=None for its polynomial alone"
         )
+    for node in graph.nodes:
+        name = getattr(node.target, "_opname", None)
+        if name in _INTERPOLATIONS and not _has_exact_weights(node):
+            raise ValueError(
+                f"{name} computes its weights with rounding errors of their own, and bounds for "
+                f"evaluation in {precision} would not hold: ask with precision=None for its polynomial alone"
+            )
 
 
-def boxes_of(lower: Tensor, upper: Tensor) -> Interval:
-    """Boxes from their corners, or an error that says what is wrong with them."""
-    (lower,), (upper,) = check_inputs(lower), check_inputs(upper)
+def _has_exact_weights(node: fx.Node) -> bool:
+    """Whether an interpolation gives small whole numbers the same values in double precision: weights such as 1/4."""
+    image, *rest = node.args
+    assert isinstance(image, fx.Node)
+    example: Tensor = image.meta["val"]
+    whole = torch.randint(-8, 9, example.shape, generator=torch.Generator().manual_seed(0))
+    target: Any = node.target
+    return torch.equal(target(whole.to(example.dtype), *rest, **node.kwargs).double(), target(whole.double(), *rest))
+
+
+def boxes_of(lower: Tensor, upper: Tensor, precision: torch.dtype | None) -> Interval:
+    """Boxes from their corners, or an error that says what is wrong with them.
+
+    They hold what an input of the box becomes in the given precision as well.
+    """
+    for name, corner in (("lower", lower), ("upper", upper)):
+        if not isinstance(corner, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {type(corner).__name__}")
+    check_inputs((lower, upper))
     if lower.shape != upper.shape or lower.ndim < 2 or len(lower) == 0:
         raise ValueError(
             f"lower and upper must have the same shape, one box in each row; got {tuple(lower.shape)} and "
@@ -154,4 +182,7 @@ def boxes_of(lower: Tensor, upper: Tensor) -> Interval:
         raise ValueError(
             f"lower must not exceed upper, but does in {int((lower > upper).sum())} of {lower.numel()} places"
         )
-    return Interval(lower.detach().cpu().double(), upper.detach().cpu().double())
+    low, high = (corner.detach().cpu().double() for corner in (lower, upper))
+    if precision is None:
+        return Interval(low, high)
+    return Interval(torch.minimum(low, low.to(precision).double()), torch.maximum(high, high.to(precision).double()))
