@@ -129,6 +129,18 @@ def test_a_run_is_planned_for_its_images_and_draws_as_many(words, packing, monke
     assert plan.low <= inputs.min() < inputs.max() <= plan.high
 
 
+@pytest.mark.parametrize("action, given", [("encrypt", "images.npy"), ("decrypt", "answered")])
+def test_keys_and_inputs_are_never_replaced(action, given, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "client").mkdir()
+    for name in ("client/secret.key", given):
+        (tmp_path / name).write_text("precious")
+    for out, message in (("client/secret.key", "beside the keys"), (f"client/../{given}", "what it is made from")):
+        assert main(["encrypt", action, given, "--client", "client", "--out", out]) == 2
+        assert message in capsys.readouterr().err
+        assert (tmp_path / out).read_text() == "precious"
+
+
 def test_a_run_that_is_no_classifier_is_refused(monkeypatch, tmp_path, capsys):
     generator = recipes.Trained(nn.Identity(), recipes.get_recipe("fashion_ncp", "small"))
     monkeypatch.setattr(recipes, "trained", lambda path, data_dir: generator)

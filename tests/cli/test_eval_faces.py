@@ -16,7 +16,7 @@ from PIL import Image
 
 from pinets.cli import main
 from pinets.data.faces import RFW_SUBSETS
-from pinets.recipes import LfwPeople
+from pinets.recipes import get_recipe
 from pinets.report.face_results import load_results
 
 GENERATOR = np.random.default_rng(0)
@@ -248,7 +248,7 @@ def test_a_run_embeds_the_images_itself(tmp_path, monkeypatch, flip):
             assert images.abs().max() <= 1
             return images.mean(dim=(1, 2))
 
-    run = SimpleNamespace(network=Columns(), recipe=SimpleNamespace(data=SimpleNamespace(size=16)))
+    run = SimpleNamespace(network=Columns(), recipe=get_recipe("ms1m_arcface_resnet50", "full", ["data.size=16"]))
     monkeypatch.setattr("pinets.recipes.trained", lambda path: run)
     write_people(tmp_path)
     command = ["eval", "faces", "pairs", "--list", str(tmp_path / "pairs.txt"), "--images", str(tmp_path / "lfw")]
@@ -262,7 +262,7 @@ def test_a_run_embeds_the_images_itself(tmp_path, monkeypatch, flip):
 @pytest.fixture
 def trained_on_lfw(tmp_path, monkeypatch):
     """A command that scores a run which saw P8 and P9: in two pairs of one person and three of two."""
-    run = SimpleNamespace(network=torch.nn.Flatten(), recipe=SimpleNamespace(data=LfwPeople(size=16)))
+    run = SimpleNamespace(network=torch.nn.Flatten(), recipe=get_recipe("lfw_iresnet", "small", ["data.size=16"]))
     monkeypatch.setattr("pinets.recipes.trained", lambda path: run)
     write_people(tmp_path)
     (tmp_path / "data" / "lfw").mkdir(parents=True)
@@ -414,6 +414,13 @@ def test_embeddings_of_any_numbers_count_without_pictures_too(tmp_path):
     assert (real.model, added.model) == ("real", "whole")
     assert real.figures == added.figures
     assert real.figures["accuracy"] > 0.7
+
+
+def test_a_run_that_embeds_no_faces_is_refused(tmp_path, tiny_run, capsys):
+    run, _ = tiny_run
+    pack = write_pack(tmp_path) / "lfw.bin"
+    assert main(["eval", "faces", "pairs", "--pack", str(pack), "--run", str(run), "--out", str(tmp_path)]) == 2
+    assert "a run of mnist_ccp4, which embeds no faces" in capsys.readouterr().err
 
 
 def test_help_shows_examples(capsys):

@@ -1,5 +1,6 @@
 import io
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -235,3 +236,11 @@ def test_too_few_images_are_told_with_the_folder_and_the_number_that_works(tmp_p
     write(tmp_path / "three", ("ant",), 3)
     splits = load("image_folder", tmp_path / "three", size=8)
     assert [len(part) for part in (splits.train, splits.validation, splits.test)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("dtype, mode", [("uint16", "I;16"), ("int32", "I"), ("float32", "F")])
+def test_images_of_more_than_8_bits_are_refused_and_not_cut_off(dtype, mode):
+    buffer = io.BytesIO()
+    Image.fromarray(np.full((8, 8), 300, dtype=dtype)).save(buffer, format="TIFF")
+    with pytest.raises(DataError, match=rf"deep\.tif: has mode {mode}.*; images must have 8 bits a channel"):
+        decode_image(buffer.getvalue(), "deep.tif", CentreCrop(8, 8), ())

@@ -182,6 +182,17 @@ def test_exported_shapes_do_not_disturb_each_other(data, runs, tmp_path, kind):
         torch.testing.assert_close(found.vertices.float(), expected, rtol=1e-5, atol=1e-6)
 
 
+def test_a_run_is_exported(data, runs, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    run = runs / "coma_spiral_ncp_2_linear-small" / "seed-0"
+    file = tmp_path / "shapes.onnx"
+    assert main(["export", str(run), "--to", "onnx", "--out", str(file), "--data", str(data)]) == 0
+    trained = recipes.trained(run, data_dir=data)
+    shapes = torch.randn(2, *trained.input_shape)
+    (out,) = onnxruntime.InferenceSession(file).run(None, {"input": shapes.numpy()})
+    torch.testing.assert_close(torch.from_numpy(out), trained.network(shapes).detach(), rtol=1e-3, atol=1e-4)
+
+
 def test_the_report_has_figures_and_needs_no_network(data, runs, tmp_path, capsys):
     out, png = tmp_path / "report.html", tmp_path / "png"
     assert main(["mesh", "report", str(runs), "--data", str(data), "--out", str(out), "--png", str(png)]) == 0

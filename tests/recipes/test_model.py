@@ -68,6 +68,14 @@ def test_a_run_is_converted_with_its_weights(cifar, tmp_path, capsys):
     assert torch.equal(spec.load(file)[0].eval()(x), trained(x))
 
 
+@pytest.mark.parametrize("outputs", [7, 12])
+def test_a_network_of_ones_own_needs_an_output_for_each_class(outputs, cifar, tmp_path):
+    text = f"Sequential(Flatten(), Linear(3072, {outputs}))"
+    recipe = recipes.get_recipe("cifar10_resnet18", "small", [*TINY, f"model.name={text}"])
+    with pytest.raises(ValueError, match=rf"gives shape \(1, {outputs}\) for one input, and 10 classes need \(1, 10\)"):
+        recipes.train(recipe, tmp_path / "runs", data_dir=cifar)
+
+
 def test_a_recipe_that_starts_from_a_file_is_kept_and_read(converted):
     recipe = fine_tuning(converted)
     assert recipes.recipe_from_json(recipes.to_json(recipe)) == recipe

@@ -234,6 +234,7 @@ def _add_encrypt(actions: Verbs) -> None:
 def run_encrypt(args: argparse.Namespace) -> int:
     from pinets.deploy.encrypted import Client
 
+    _require_other_file(args.out, made_from=args.inputs, beside=args.client)
     with _told():
         Client(args.client).encrypt(read_array(args.inputs), args.out)
     print(f"{args.out}: {Path(args.out).stat().st_size:,} bytes")
@@ -257,6 +258,7 @@ def _add_evaluate(actions: Verbs) -> None:
 def run_evaluate(args: argparse.Namespace) -> int:
     from pinets.deploy.encrypted import Server
 
+    _require_other_file(args.out, made_from=args.inputs, beside=args.server)
     Server(args.server, workers=args.workers).evaluate(args.inputs, args.out)
     print(f"{args.out}: {Path(args.out).stat().st_size:,} bytes")
     return 0
@@ -278,6 +280,8 @@ def _add_decrypt(actions: Verbs) -> None:
 def run_decrypt(args: argparse.Namespace) -> int:
     from pinets.deploy.encrypted import Client
 
+    if args.out:
+        _require_other_file(args.out, made_from=args.outputs, beside=args.client)
     with _told():
         outputs = Client(args.client).decrypt(args.outputs)
     if args.out:
@@ -286,6 +290,15 @@ def run_decrypt(args: argparse.Namespace) -> int:
     else:
         print(json.dumps(outputs.tolist()))
     return 0
+
+
+def _require_other_file(out: str, *, made_from: str, beside: str) -> None:
+    """Refuse to replace what is read, and keys and plans, without which nothing can be decrypted any more."""
+    target = Path(out).resolve()
+    if target == Path(made_from).resolve():
+        raise UsageError(f"--out {out} would replace what it is made from")
+    if target.exists() and target.parent == Path(beside).resolve():
+        raise UsageError(f"--out {out} would replace a file beside the keys and the plan; name another")
 
 
 def _add_run(actions: Verbs) -> None:

@@ -119,6 +119,8 @@ def decode_image(encoded: bytes, name: str, crop: Crop, uniforms: Sequence[float
     """
     bilinear = require("PIL.Image", extra="train").Resampling.BILINEAR
     with open_image(io.BytesIO(encoded), name) as image:
+        if image.mode.startswith(("I", "F")):  # Pillow would cut such values off at 255
+            raise DataError(f"{name}: has mode {image.mode}; images must have 8 bits a channel")
         width, height = image.size
         box = crop.box(width, height, uniforms)
         picture = image.convert("RGB").resize((crop.size, crop.size), bilinear, box=box)

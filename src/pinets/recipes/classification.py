@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
+from pinets._modes import evaluating
 from pinets.data import (
     DATA_SETS,
     Compose,
@@ -185,6 +187,8 @@ class ClassificationRecipe(Recipe):
         steps_per_epoch = self.updates(batches)
         seed_everything(self.seed, accelerator.device)
         network = self.networks()["model"]
+        if self.model.is_expression:
+            _require_outputs(network, inputs, classes)
         if self.channels_last:
             put_channels_last(network, accelerator.device)
         optimizer = self.optimizer.build(network.parameters())
@@ -208,6 +212,18 @@ class ClassificationRecipe(Recipe):
         )
         seed_processes_apart(self.seed, accelerator)
         return task, self.plan(steps_per_epoch)
+
+
+def _require_outputs(network: nn.Module, inputs: Inputs, classes: int) -> None:
+    """Refuse a network of one's own whose outputs are not one for each class, before anything is trained."""
+    samples = inputs.splits.validation
+    first = inputs.evaluation(samples.read(torch.tensor([0]), torch.zeros(1, samples.draws)))
+    with evaluating(network), torch.no_grad():
+        found = tuple(network(first).shape)
+    if found != (1, classes):
+        raise ValueError(
+            f"model.name: the network gives shape {found} for one input, and {classes} classes need (1, {classes})"
+        )
 
 
 def _check_counts(classes: int, limit: int | None) -> None:

@@ -56,7 +56,7 @@ def fashion_polynomial(scale: Scale = "full") -> ClassificationRecipe:
     """A strictly polynomial residual network on Fashion-MNIST.
 
     Paper: not in it.
-    Ours: not measured yet.
+    Ours: docs/results/fashion_polynomial.md, at small scale.
     Command: pinets compare fashion_polynomial fashion_polynomial_relu --seeds 3
     """
     cifar = cifar10_polynomial(scale)
@@ -73,7 +73,7 @@ def fashion_polynomial_relu(scale: Scale = "full") -> ClassificationRecipe:
     """The same network on Fashion-MNIST with ReLU.
 
     Paper: not in it.
-    Ours: not measured yet.
+    Ours: docs/results/fashion_polynomial.md, at small scale.
     Command: pinets compare fashion_polynomial fashion_polynomial_relu --seeds 3
     """
     return with_model(fashion_polynomial(scale), "polynomial_resnet_cifar_relu")

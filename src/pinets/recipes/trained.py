@@ -13,11 +13,13 @@ from pinets import spec
 from pinets._nearest import did_you_mean
 from pinets.data import DataError, load, speech_features
 from pinets.data.encoded import EncodedSet
+from pinets.recipes.autoencoding import AutoencodingRecipe
 from pinets.recipes.classification import Images, Speech
 from pinets.recipes.face_recognition import FACE_PIXELS, FacePack, LfwPeople
 from pinets.recipes.model import Model, without_first_weights
 from pinets.recipes.recipe import Recipe
 from pinets.recipes.registry import recipe_from_json
+from pinets.recipes.shapes import load_shape_model
 from pinets.recipes.values import to_json
 from pinets.train.run import RunFolder
 
@@ -53,10 +55,14 @@ def trained(path: str | Path, *, network: str | None = None, data_dir: str | Pat
     Args:
         path: The run folder.
         network: Which of the run's networks; its only one, or the one named ``model``, if left out.
-        data_dir: Where data sets are looked for; nothing is downloaded.
+        data_dir: Where data sets are looked for. Nothing is downloaded, unless an autoencoder of shapes needs their
+            template.
     """
     run = RunFolder(path)
     recipe = recipe_from_json(run.recipe())
+    if isinstance(recipe, AutoencodingRecipe):  # its spirals are those of the template, which comes with the data
+        autoencoder = load_shape_model(path, data_dir=data_dir)
+        return Trained(autoencoder.network, recipe, input_shape=(recipe.data.vertices, 3))
     checkpoint = run.newest_checkpoint()
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
         networks = without_first_weights(recipe).networks()

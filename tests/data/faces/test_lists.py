@@ -241,3 +241,23 @@ def test_the_real_lights_are_divided_as_in_the_literature():
     found = open_yaleb(DATA, size=8)
     assert torch.bincount(found.subsets[found.faces.labels == 0])[1:].tolist() == [7, 12, 12, 14, 19]
     assert len(found.faces) == 2414
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("ijbc_1N_probe_mixed.csv", "20,1,d.jpg\n", "line 1: expected the names of the columns, got '20,1,d.jpg'"),
+        ("ijbc_1N_probe_mixed.csv", "T,S\n10,1\n20,1\n", "1 templates are probes and in a gallery, the first is 10"),
+        ("ijbc_1N_gallery_G2.csv", "T,S\n30,1\n", "1 subjects are in both galleries, the first is 1"),
+        ("ijbc_template_pair_label.txt", "10 20 1\n10 30 0\n20 10 0\n", "labelled 1 and 0, the first is 10 with 20"),
+    ],
+)
+def test_mistakes_that_would_change_the_rates_are_refused(tmp_path, name, text, message):
+    with pytest.raises(DataError, match=message):
+        read_ijb(write(tmp_path / "meta", IJBC | {name: text}))
+
+
+def test_galleries_need_probes(tmp_path):
+    without = {name: text for name, text in IJBC.items() if "probe" not in name}
+    with pytest.raises(MissingDataError, match=r"ijbc_1N_probe_mixed\.csv is missing: 1:N needs probes"):
+        read_ijb(write(tmp_path / "meta", without))

@@ -28,7 +28,7 @@ def _seen_pairs(args: argparse.Namespace) -> str | None:
     from pinets.data.lfw import find_lfw
     from pinets.recipes import LfwPeople
 
-    if args.run_folder is None or not isinstance(getattr(run_recipe(args), "data", None), LfwPeople):
+    if args.run_folder is None or not isinstance(run_recipe(args).data, LfwPeople):
         return None
     if args.pack is not None:  # CALFW and CPLFW are other images of LFW's people
         return "in an unknown number of pairs (packs name nobody)" if "lfw" in args.pack.stem.lower() else None

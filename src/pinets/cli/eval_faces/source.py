@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pinets.cli.parser import UsageError
 
 if TYPE_CHECKING:
     from pinets.data.samples import SampleSet
-    from pinets.recipes import Recipe
+    from pinets.recipes import FaceRecipe, Trained
 
 __all__ = ["image_size", "model_name", "read_embeddings", "require_one_source", "require_rows", "run_recipe"]
 
@@ -38,11 +38,9 @@ def read_embeddings(
         if mirrored.shape != rows.shape:
             raise UsageError(f"{flipped} has shape {mirrored.shape}, and {embeddings} {rows.shape}")
         return Summed(rows, mirrored), {"mirror images": "added"}
-    from pinets.recipes import trained
-
     assert faces is not None
     flip = not args.no_flip
-    rows = embed_faces(trained(args.run_folder).network, faces, flip=flip)
+    rows = embed_faces(_trained(args).network, faces, flip=flip)
     return rows, {"mirror images": "added" if flip else "not used"}
 
 
@@ -55,13 +53,21 @@ def image_size(args: argparse.Namespace) -> int:
     """Of the images: as told, as the run was trained, or as everybody's."""
     if args.size is not None or args.run_folder is None:
         return args.size or 112
-    return int(getattr(getattr(run_recipe(args), "data", None), "size", 112))
+    return int(run_recipe(args).data.size)
 
 
-def run_recipe(args: argparse.Namespace) -> Recipe:
-    from pinets.recipes import trained
+def run_recipe(args: argparse.Namespace) -> FaceRecipe:
+    return cast("FaceRecipe", _trained(args).recipe)
 
-    return trained(args.run_folder).recipe
+
+def _trained(args: argparse.Namespace) -> Trained:
+    """The run, if it is one of faces: what other networks give is no embedding."""
+    from pinets.recipes import FaceRecipe, trained
+
+    found = trained(args.run_folder)
+    if not isinstance(found.recipe, FaceRecipe):
+        raise UsageError(f"--run {args.run_folder}: a run of {found.recipe.name}, which embeds no faces")
+    return found
 
 
 def model_name(args: argparse.Namespace) -> str:

@@ -84,7 +84,10 @@ def read_ijb(folder: Path) -> IJB:
     known = set(templates.tolist())
     galleries = tuple(_read_subjects(file, known) for file in _gallery_files(folder, name))
     probes = _read_subjects(probe_file, known) if probe_file.is_file() else None
+    if galleries and probes is None:
+        raise MissingDataError(f"{probe_file} is missing: 1:N needs probes, and the galleries are there")
     if galleries and probes is not None:
+        _require_apart(probes, galleries, folder)
         _require_mates(probes, galleries, probe_file)
     return IJB(
         images,
@@ -106,6 +109,18 @@ def _gallery_files(folder: Path, name: str) -> list[Path]:
         if len(missing) == 1:
             raise MissingDataError(f"{missing[0]} is missing: 1:N needs both galleries, and the other is there")
     return []
+
+
+def _require_apart(probes: Subjects, galleries: tuple[Subjects, ...], folder: Path) -> None:
+    """No subject in both galleries, no template compared with itself: either would change the rates unnoticed."""
+    first, second = (gallery.subjects for gallery in galleries)
+    both = first[torch.isin(first, second)]
+    if len(both):
+        raise DataError(f"{folder}: {len(both)} subjects are in both galleries, the first is {int(both[0])}")
+    enrolled = torch.cat([gallery.templates for gallery in galleries])
+    twice = probes.templates[torch.isin(probes.templates, enrolled)]
+    if len(twice):
+        raise DataError(f"{folder}: {len(twice)} templates are probes and in a gallery, the first is {int(twice[0])}")
 
 
 def _require_mates(probes: Subjects, galleries: tuple[Subjects, ...], path: Path) -> None:
@@ -136,14 +151,29 @@ def _read_template_pairs(path: Path, known: set[int]) -> TemplatePairs:
         raise DataError(f"{path}: lines must hold two templates and 1 or 0")
     _require_known(table[:, :2].unique().tolist(), known, path)
     first, second, same = table.t().contiguous()
+    _require_consistent(first, second, same, path)
     return TemplatePairs(first, second, same.bool())
+
+
+def _require_consistent(first: Tensor, second: Tensor, same: Tensor, path: Path) -> None:
+    """Refuse a pair that is said to show one subject and to show two, in whatever order."""
+    low, high = torch.minimum(first, second), torch.maximum(first, second)
+    pair = low * (int(high.max()) + 1) + high
+    both = pair[same == 1][torch.isin(pair[same == 1], pair[same == 0])]
+    if len(both):
+        at = int((pair == both[0]).nonzero()[0])
+        raise DataError(
+            f"{path}: {len(both)} pairs are labelled 1 and 0, the first is {int(first[at])} with {int(second[at])}"
+        )
 
 
 def _read_subjects(path: Path, known: set[int]) -> Subjects:
     """A file has one line for each image: what it says of a template must agree."""
     subjects: dict[int, int] = {}
     lines = csv.reader(read_text(path).splitlines())
-    next(lines, None)
+    header = next(lines, [])
+    if all(word.strip().isdecimal() for word in header[:2]):
+        raise DataError(f"{path}, line 1: expected the names of the columns, got {','.join(header)!r}")
     for number, words in enumerate(lines, start=2):
         if not "".join(words).strip():
             continue
