@@ -15,7 +15,7 @@ import pytest
 import pinets
 from pinets.cli.app import VERBS, make_parser
 from pinets.recipes import get_recipe, list_recipes
-from pinets.recipes.experiments import EXPERIMENTS
+from pinets.recipes.catalogue.experiments import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
 SOURCE = Path(pinets.__file__).parent

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pinets.cli import main
-from pinets.data.decode import encode_png
+from pinets.data.formats.decode import encode_png
 from pinets.metrics.generation import evaluation
 from pinets.metrics.inception import Inception
 

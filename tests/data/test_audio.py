@@ -4,7 +4,7 @@ import soundfile
 import torch
 
 from pinets.data import DataError, MissingDataError
-from pinets.data.audio import read_clips, read_sound
+from pinets.data.formats.audio import read_clips, read_sound
 
 
 def wave(count=16000, seed=0):

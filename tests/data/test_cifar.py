@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from pinets.data import DataError, MissingDataError, cifar
-from pinets.data.cifar import read_cifar10, read_cifar100
-from pinets.data.pickles import load_arrays
+from pinets.data import DataError, MissingDataError
+from pinets.data.formats.pickles import load_arrays
+from pinets.data.sets import cifar
+from pinets.data.sets.cifar import read_cifar10, read_cifar100
 
 OFFICIAL = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 NAMES = ("plane", *OFFICIAL[1:])  # not the official set, so of any size

@@ -6,9 +6,9 @@ import torch
 from PIL import Image
 
 from pinets.data import Batches, CentreCrop, DataError, FolderSet, MissingDataError, RandomResizedCrop, load
-from pinets.data.decode import decode_image
-from pinets.data.folders import read_class_folders, read_image_folder
-from pinets.data.imagenet import read_imagenet, read_tiny_imagenet
+from pinets.data.formats.decode import decode_image
+from pinets.data.sets.folders import read_class_folders, read_image_folder
+from pinets.data.sets.imagenet import read_imagenet, read_tiny_imagenet
 
 
 def picture(colour, size=(12, 10), mode="RGB"):

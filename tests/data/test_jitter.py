@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from pinets.data.jitter import RandomLight, RandomSimilarity
+from pinets.data.transforms.jitter import RandomLight, RandomSimilarity
 
 
 def blurred(size=33):

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from pinets.data import DataError, MissingDataError
-from pinets.data.lfw import find_lfw, read_lfw_view1
+from pinets.data.sets.lfw import find_lfw, read_lfw_view1
 
 PEOPLE = {f"Dev_{number}": 1 + number % 4 for number in range(20)} | {f"Test_{number}": 2 for number in range(6)}
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from pinets.data import DataError, MissingDataError
-from pinets.data.idx import read_idx
-from pinets.data.mnist import IDX_FILES, read_fashion_mnist, read_mnist
+from pinets.data.formats.idx import read_idx
+from pinets.data.sets.mnist import IDX_FILES, read_fashion_mnist, read_mnist
 
 
 def idx(array):

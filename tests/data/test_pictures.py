@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from pinets.data import DataError, FolderSet, ImageSet, MissingDataError, load
-from pinets.data.grid import image_grid
+from pinets.data.formats.grid import image_grid
 
 
 def write(path, size=(12, 12), mode="RGB", value=0):
@@ -32,7 +32,7 @@ def test_all_images_of_a_folder_are_read_at_any_depth(tmp_path):
 def test_what_does_not_fit_into_memory_stays_in_files(tmp_path, monkeypatch):
     for number in range(20):
         write(tmp_path / f"{number}.png")
-    monkeypatch.setattr("pinets.data.pictures._IN_MEMORY", 100)
+    monkeypatch.setattr("pinets.data.sets.pictures._IN_MEMORY", 100)
     train = load("pictures", tmp_path, size=8).train
     assert isinstance(train, FolderSet)
     assert train.read(torch.tensor([0, 1]), torch.empty(2, 0)).shape == (2, 3, 8, 8)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pinets.data import load, speech_features
-from pinets.data.speech_commands import speaker_percentage
+from pinets.data.sets.speech_commands import speaker_percentage
 
 ROOT = Path(os.environ.get("PINETS_DATA") or "/nowhere")
 

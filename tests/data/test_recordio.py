@@ -12,9 +12,9 @@ from PIL import Image
 
 from pinets.data import Batches, CentreCrop, DataError, MissingDataError, open_shards
 from pinets.data.damage import Damage, ForgivingSet
-from pinets.data.identities import open_identities
-from pinets.data.packing import pack
-from pinets.data.recordio import open_records, read_record
+from pinets.data.faces.identities import open_identities
+from pinets.data.faces.packing import pack
+from pinets.data.formats.recordio import open_records, read_record
 
 MAGIC = 0xCED7230A
 WHOLE = CentreCrop(8, 8)
@@ -112,7 +112,8 @@ def test_opening_looks_at_one_image_of_each_identity(tmp_path, monkeypatch):
     path = face_pack(tmp_path, people=(50, 60))
     seen = []
     monkeypatch.setattr(
-        "pinets.data.recordio.read_record", lambda file, offset: seen.append(offset) or read_record(file, offset)
+        "pinets.data.formats.recordio.read_record",
+        lambda file, offset: seen.append(offset) or read_record(file, offset),
     )
     assert len(open_records(path, WHOLE)) == 110
     assert len(seen) == 1 + 2 + 2
@@ -222,7 +223,8 @@ def test_only_images_without_an_identity_are_looked_at_one_by_one(tmp_path, monk
     spoil(path, 55)
     seen = []
     monkeypatch.setattr(
-        "pinets.data.recordio.read_record", lambda file, offset: seen.append(offset) or read_record(file, offset)
+        "pinets.data.formats.recordio.read_record",
+        lambda file, offset: seen.append(offset) or read_record(file, offset),
     )
     assert len(open_records(path, WHOLE, Damage(tell=lambda line: None))) == 53
     assert len(set(seen)) == 1 + 2 + 1 + 3

@@ -17,7 +17,7 @@ import pytest
 
 from pinets.data import DATA_SETS, DataError, ImageSet, MissingDataError, data_folder, load, registry
 from pinets.data.download import Remote, fetch, obtain_file, obtain_folder
-from pinets.data.mnist import IDX_FILES
+from pinets.data.sets.mnist import IDX_FILES
 
 
 def md5(raw):

@@ -20,7 +20,7 @@ from pinets.data import (
     open_shards,
     write_shards,
 )
-from pinets.data.folders import read_image_folder
+from pinets.data.sets.folders import read_image_folder
 
 CENTRE = CentreCrop(8, 8)
 

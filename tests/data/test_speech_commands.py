@@ -7,7 +7,7 @@ import soundfile
 import torch
 
 from pinets.data import DataError, MissingDataError, load
-from pinets.data.speech_commands import read_speech_commands, read_speech_commands_test12, speaker_percentage
+from pinets.data.sets.speech_commands import read_speech_commands, read_speech_commands_test12, speaker_percentage
 
 WORDS = ("bed", "cat", "yes")
 

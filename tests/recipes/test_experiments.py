@@ -9,7 +9,7 @@ import pytest
 
 from pinets import recipes
 from pinets.cli import main
-from pinets.recipes.experiments import EXPERIMENTS, get_experiment
+from pinets.recipes.catalogue.experiments import EXPERIMENTS, get_experiment
 from pinets.recipes.running import require_comparable
 from pinets.report.experiment import papers_figure, small_scale_changes
 from pinets.report.training import group_runs, summarize

@@ -234,7 +234,7 @@ def test_the_score_is_left_out_with_a_note_where_weights_have_no_last_layer(
 def test_how_it_is_measured_does_not_change_what_is_trained(tiny, fashion, run, tmp_path, corners, monkeypatch):
     """Reading Inception draws random numbers, for weights that are replaced."""
     few_samples(monkeypatch, fid10k_test=40)
-    monkeypatch.setattr("pinets.recipes.measuring.load_inception", lambda data_dir: (torch.rand(1), Corners())[1])
+    monkeypatch.setattr("pinets.recipes.kinds.measuring.load_inception", lambda data_dir: (torch.rand(1), Corners())[1])
     recipes.train(replace(tiny, metric="fid10k_test"), tmp_path, data_dir=fashion)
     assert torch.equal(recipes.sample(recipes.run_folder(tiny, tmp_path).path, 4), recipes.sample(run, 4))
 
@@ -248,7 +248,7 @@ def test_what_a_metric_lacks_is_told_before_training(tiny, fashion, tmp_path, co
         FileNotFoundError, match=r"is50k_10splits cannot be measured: .* no last layer \(fc\); put https"
     ):
         recipes.train(alone, tmp_path / "runs", data_dir=fashion)
-    monkeypatch.setattr("pinets.recipes.measuring.load_inception", missing)
+    monkeypatch.setattr("pinets.recipes.kinds.measuring.load_inception", missing)
     for recipe in (replace(tiny, metric="fid5k"), replace(tiny, validation_metric="fid5k")):
         with pytest.raises(FileNotFoundError, match="no weights"):
             recipes.train(recipe, tmp_path / "runs", data_dir=fashion)
@@ -350,7 +350,7 @@ def test_all_but_the_test_images_of_a_folder_are_trained_on(tmp_path, monkeypatc
         Image.new("RGB", (8, 8), (number, 0, 0)).save(tmp_path / f"{number}.png")
     pictures = recipes.Pictures("pictures", size=8)
     in_memory = pictures.load(tmp_path)
-    monkeypatch.setattr("pinets.data.pictures._IN_MEMORY", 0)
+    monkeypatch.setattr("pinets.data.sets.pictures._IN_MEMORY", 0)
     from_files = pictures.load(tmp_path)
     for one, other in zip(in_memory, from_files, strict=True):
         found = [part.read(torch.arange(len(part)), torch.empty(len(part), 0))[:, 0, 0, 0] for part in (one, other)]

@@ -7,7 +7,7 @@ import torch
 
 from pinets import recipes
 from pinets.data import RandomFlip
-from pinets.data.decode import encode_png
+from pinets.data.formats.decode import encode_png
 
 TINY = ["model.width=8", "optimizer.lr=0.05"]
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from pinets.data import Batches, ImageSet, Normalize
-from pinets.data.face_pairs import FacePairs
+from pinets.data.faces.face_pairs import FacePairs
 from pinets.train.arcface import ArcFace
 from pinets.train.faces import FaceRecognition, Verification
 from pinets.train.loop import Plan, fit, make_accelerator

@@ -13,7 +13,7 @@ from pinets._modes import evaluating
 from pinets.algebra.degree import Degree, DegreeDomain, Violation
 from pinets.algebra.graph import Graph, Inputs, NotPolynomialError, TraceError, check_inputs, on_cpu, trace
 from pinets.algebra.leading import Leading, LeadingDomain
-from pinets.algebra.rules import UNKNOWN
+from pinets.algebra.reasons import UNKNOWN
 from pinets.algebra.series import Series, SeriesDomain
 from pinets.algebra.untraceable import untraceable_parts
 

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from pinets.algebra.graph import Domain, Operation, Signed, Value, depends_on_input
+from pinets.algebra.reasons import NORMALISED, UNKNOWN, WHY
 
-__all__ = ["UNKNOWN", "apply", "apply_to_constants"]
+__all__ = ["apply", "apply_to_constants"]
 
 Rule = Callable[[Domain, Operation], Any]
 
@@ -34,41 +35,6 @@ _LINEAR_NAMES = """
     reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d
     pixel_shuffle pixel_unshuffle channel_shuffle unfold im2col col2im fold
 """
-
-UNKNOWN = "is not known to be polynomial"
-
-_NORMALISED = "divides by the deviation of its own input; batch norm is affine at inference"
-_PIECEWISE = "is piecewise linear; PowerSum, or a product of two linear maps, is a polynomial in its place"
-_TRANSCENDENTAL = "is not a polynomial; PowerSum, or a product of two linear maps, is one in its place"
-_MAXIMUM = "takes a maximum; average pooling is linear"
-
-_WHY = {
-    **dict.fromkeys(
-        ["tanh", "sigmoid", "gelu", "silu", "mish", "elu", "selu", "celu", "softplus", "log_sigmoid"], _TRANSCENDENTAL
-    ),
-    **dict.fromkeys(["exp", "log", "log1p", "expm1", "sin", "cos", "tan", "erf", "sqrt", "rsqrt"], _TRANSCENDENTAL),
-    **dict.fromkeys(
-        ["relu", "relu6", "leaky_relu", "prelu", "rrelu", "hardtanh", "hardswish", "hardsigmoid", "abs", "clamp"],
-        _PIECEWISE,
-    ),
-    **dict.fromkeys((f"max_pool{axes}d" for axes in (1, 2, 3)), _MAXIMUM),
-    **dict.fromkeys((f"max_pool{axes}d_with_indices" for axes in (1, 2, 3)), _MAXIMUM),
-    **dict.fromkeys((f"adaptive_max_pool{axes}d" for axes in (1, 2, 3)), _MAXIMUM),
-    **dict.fromkeys(("layer_norm", "group_norm", "instance_norm"), _NORMALISED),
-    "_native_batch_norm_legit": "divides by the deviation of its own input; give it running statistics",
-    "rms_norm": "divides by the norm of its own input; batch norm is affine at inference",
-    "linalg_vector_norm": "takes a root",
-    "softmax": "divides exponentials",
-    "log_softmax": "takes a logarithm of exponentials",
-    "scaled_dot_product_attention": "has a softmax",
-    "reciprocal": "divides by a function of the input",
-    "where": "chooses by a function of the input",
-    "maximum": "takes a maximum",
-    "minimum": "takes a minimum",
-    "item": "reads a number out of the input: data-dependent control flow",
-    "cond": "is data-dependent control flow",
-    "while_loop": "is data-dependent control flow",
-}
 
 
 def apply(domain: Domain, operation: Operation) -> Any:
@@ -103,7 +69,7 @@ def _require_constant(operation: Operation, *positions: int) -> None:
 
 
 def _unknown(domain: Domain, operation: Operation) -> Value:
-    raise _NotPolynomialError(_WHY.get(operation.name, UNKNOWN))
+    raise _NotPolynomialError(WHY.get(operation.name, UNKNOWN))
 
 
 def _linear_in_first(domain: Domain, operation: Operation) -> Value:
@@ -301,7 +267,7 @@ def _rank(example: Any) -> int:
 
 def _instance_norm(domain: Domain, operation: Operation) -> Any:
     if operation.args[5]:
-        raise _NotPolynomialError(_NORMALISED)
+        raise _NotPolynomialError(NORMALISED)
     value, weight, bias, mean, variance, _, _, epsilon, *_ = operation.args
     return _batch_norm(
         domain, replace(operation, args=(value, weight, bias, mean, variance, False, 0.0, epsilon), kwargs={})
@@ -336,7 +302,7 @@ def _masked_fill(domain: Domain, operation: Operation) -> Value:
 
 def _where(domain: Domain, operation: Operation) -> Value:
     if isinstance(operation.args[0], Value):
-        raise _NotPolynomialError(_WHY["where"])
+        raise _NotPolynomialError(WHY["where"])
     condition, left, right = operation.args
     return domain.linear(lambda x, y: torch.where(condition, x, y), _lift(domain, left), _lift(domain, right))
 

@@ -41,7 +41,7 @@ def add_parser(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from pinets import recipes
-    from pinets.recipes.experiments import EXPERIMENTS, get_experiment
+    from pinets.recipes.catalogue.experiments import EXPERIMENTS, get_experiment
     from pinets.report.experiment import write_experiment
     from pinets.report.training import summarize, text_table
 

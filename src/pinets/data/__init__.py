@@ -2,23 +2,25 @@
 
 from pinets.data.batches import Batches
 from pinets.data.damage import Damage, ForgivingSet
-from pinets.data.decode import CentreCrop, Crop, RandomResizedCrop
 from pinets.data.download import data_folder
 from pinets.data.encoded import EncodedSet
 from pinets.data.errors import DataError, MissingDataError
-from pinets.data.face_pairs import FacePairs
-from pinets.data.folders import FolderSet
-from pinets.data.identities import open_identities
-from pinets.data.lfw import LfwView1, read_lfw_view1
-from pinets.data.mel import LogMel, PowerSpectrum, Waveform, mel_matrix
-from pinets.data.mesh_files import read_shapes
-from pinets.data.meshes import MeshSet, Standardize, mesh_splits, reduce_shapes
-from pinets.data.packing import Packed, pack
-from pinets.data.recordio import RecordSet, open_records
+from pinets.data.faces.face_pairs import FacePairs
+from pinets.data.faces.identities import open_identities
+from pinets.data.faces.packing import Packed, pack
+from pinets.data.formats.decode import CentreCrop, Crop, RandomResizedCrop
+from pinets.data.formats.meshes import read_shapes
+from pinets.data.formats.recordio import RecordSet, open_records
+from pinets.data.formats.shards import ShardSet, open_shards, write_shards
 from pinets.data.registry import DATA_SETS, DataSet, load
 from pinets.data.samples import ArraySet, ClipSet, ImageSet, SampleSet, Splits
-from pinets.data.shards import ShardSet, open_shards, write_shards
-from pinets.data.speech_augment import (
+from pinets.data.sets.folders import FolderSet
+from pinets.data.sets.lfw import LfwView1, read_lfw_view1
+from pinets.data.sets.meshes import MeshSet, Standardize, mesh_splits, reduce_shapes
+from pinets.data.splits import hold_out, stratified_indices, stratified_sample
+from pinets.data.transforms.images import Chunked, Compose, Normalize, RandomCrop, RandomFlip, Transform, precompute
+from pinets.data.transforms.mel import LogMel, PowerSpectrum, Waveform, mel_matrix
+from pinets.data.transforms.speech import (
     RandomLoudness,
     RandomNoise,
     RandomShift,
@@ -26,8 +28,6 @@ from pinets.data.speech_augment import (
     RandomStretch,
     speech_features,
 )
-from pinets.data.splits import hold_out, stratified_indices, stratified_sample
-from pinets.data.transforms import Chunked, Compose, Normalize, RandomCrop, RandomFlip, Transform, precompute
 
 __all__ = [
     "DATA_SETS",

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pinets.data.samples import SampleSet
-from pinets.data.transforms import Compose, Transform, draw_uniforms
+from pinets.data.transforms.images import Compose, Transform, draw_uniforms
 
 __all__ = ["Batches", "keyed_generator"]
 

@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 import torch
 from torch import Tensor
 
-from pinets.data.decode import Crop, decode_image
+from pinets.data.formats.decode import Crop, decode_image
 from pinets.data.samples import ImageSet, Splits
 from pinets.data.splits import hold_out, require_enough
 

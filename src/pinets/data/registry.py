@@ -12,18 +12,18 @@ from typing import Any
 from filelock import FileLock
 
 from pinets._nearest import did_you_mean
-from pinets.data.cifar import read_cifar10, read_cifar100
 from pinets.data.download import Fetch, Remote, data_folder, fetch, obtain_file, obtain_folder
 from pinets.data.errors import DataError, MissingDataError, TooFewSamplesError
-from pinets.data.folders import read_image_folder
-from pinets.data.imagenet import read_imagenet, read_tiny_imagenet
-from pinets.data.mesh_files import read_coma, read_dfaust, read_mesh_arrays, read_mesh_folder
-from pinets.data.mnist import IDX_FILES, read_fashion_mnist, read_mnist
-from pinets.data.pictures import read_pictures
+from pinets.data.formats.meshes import read_coma, read_dfaust, read_mesh_arrays, read_mesh_folder
+from pinets.data.formats.shards import read_shards
 from pinets.data.samples import Splits
-from pinets.data.shards import read_shards
-from pinets.data.speech_commands import read_speech_commands, read_speech_commands_test12
-from pinets.data.yaleb import read_yaleb
+from pinets.data.sets.cifar import read_cifar10, read_cifar100
+from pinets.data.sets.folders import read_image_folder
+from pinets.data.sets.imagenet import read_imagenet, read_tiny_imagenet
+from pinets.data.sets.mnist import IDX_FILES, read_fashion_mnist, read_mnist
+from pinets.data.sets.pictures import read_pictures
+from pinets.data.sets.speech_commands import read_speech_commands, read_speech_commands_test12
+from pinets.data.sets.yaleb import read_yaleb
 
 __all__ = ["DATA_SETS", "LOCK", "DataSet", "load"]
 

@@ -1,13 +1,13 @@
 """Recipes: all values of a run, by name, and the functions that run them."""
 
-from pinets.recipes import cifar, encrypted, faces, faces_generation, generation, imagenet, mesh, polynomial, speech
-from pinets.recipes.adversarial import GenerationRecipe, Network, Pictures
-from pinets.recipes.autoencoding import PCA, AutoencodingRecipe, Graph, Shapes, Spiral
-from pinets.recipes.classification import ClassificationRecipe, Images, Model, Speech
-from pinets.recipes.experiments import EXPERIMENTS, Experiment, get_experiment
-from pinets.recipes.face_recognition import Embedder, FacePack, FaceRecipe, LfwPeople
-from pinets.recipes.measuring import protocol_names
-from pinets.recipes.recipe import Recipe, Scale
+from pinets.recipes import catalogue
+from pinets.recipes.catalogue.experiments import EXPERIMENTS, Experiment, get_experiment
+from pinets.recipes.kinds.classification import ClassificationRecipe, Images, Model, Speech
+from pinets.recipes.kinds.faces import Embedder, FacePack, FaceRecipe, LfwPeople
+from pinets.recipes.kinds.generation import GenerationRecipe, Network, Pictures
+from pinets.recipes.kinds.measuring import protocol_names
+from pinets.recipes.kinds.recipe import Recipe, Scale
+from pinets.recipes.kinds.shapes import PCA, AutoencodingRecipe, Graph, Shapes, Spiral
 from pinets.recipes.registry import get_recipe, list_recipes, recipe, recipe_from_json, recipe_notes
 from pinets.recipes.running import compare, evaluate, is_main_process, run_folder, train
 from pinets.recipes.sampling import interpolate, measure, real_images, sample, sample_batches
@@ -39,24 +39,17 @@ __all__ = [
     "Speech",
     "Spiral",
     "Trained",
-    "cifar",
+    "catalogue",
     "compare",
-    "encrypted",
     "evaluate",
-    "faces",
-    "faces_generation",
     "from_json",
-    "generation",
     "get_experiment",
     "get_recipe",
-    "imagenet",
     "interpolate",
     "is_main_process",
     "list_recipes",
     "load_shape_model",
     "measure",
-    "mesh",
-    "polynomial",
     "protocol_names",
     "real_images",
     "recipe",
@@ -66,7 +59,6 @@ __all__ = [
     "sample",
     "sample_batches",
     "set_values",
-    "speech",
     "to_json",
     "train",
     "trained",

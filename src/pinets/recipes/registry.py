@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from pinets._nearest import did_you_mean
-from pinets.recipes.recipe import Recipe, Scale
+from pinets.recipes.kinds.recipe import Recipe, Scale
 from pinets.recipes.values import RecipeError, from_json, set_values
 
 __all__ = ["get_recipe", "keys_of", "list_recipes", "recipe", "recipe_from_json", "recipe_notes"]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pinets._extras import require
-from pinets.recipes.model import without_first_weights
-from pinets.recipes.recipe import Recipe
+from pinets.recipes.kinds.model import without_first_weights
+from pinets.recipes.kinds.recipe import Recipe
 from pinets.recipes.registry import recipe_from_json
 from pinets.recipes.values import to_json
 from pinets.train.files import write_json

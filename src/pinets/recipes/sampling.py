@@ -13,8 +13,8 @@ from pinets.data.batches import keyed_generator
 from pinets.metrics.generation import GenerationResult
 from pinets.metrics.generation import evaluate as evaluate_images
 from pinets.models.generation import ImageGenerator, StyleGenerator
-from pinets.recipes.adversarial import GenerationRecipe, draw_noise
-from pinets.recipes.measuring import protocol_names
+from pinets.recipes.kinds.generation import GenerationRecipe, draw_noise
+from pinets.recipes.kinds.measuring import protocol_names
 from pinets.recipes.registry import recipe_from_json
 from pinets.recipes.trained import trained
 from pinets.train.generation import EVALUATION_SEED, to_pixels

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pinets.data import MeshSet, Splits, Standardize
 from pinets.mesh.mesh import Mesh
 from pinets.metrics.mesh import vertex_distances
-from pinets.recipes.autoencoding import AutoencodingRecipe, load_hierarchy
+from pinets.recipes.kinds.shapes import AutoencodingRecipe, load_hierarchy
 from pinets.recipes.registry import recipe_from_json
 from pinets.train.run import RunFolder
 
@@ -70,7 +70,7 @@ class ShapeModel:
 
 
 def load_shape_model(path: str | Path, *, data_dir: str | Path | None = None) -> ShapeModel:
-    """The newest weights of a run of an :class:`~pinets.recipes.autoencoding.AutoencodingRecipe`."""
+    """The newest weights of a run of an :class:`~pinets.recipes.kinds.shapes.AutoencodingRecipe`."""
     run = RunFolder(path)
     recipe = recipe_from_json(run.recipe())
     if not isinstance(recipe, AutoencodingRecipe):

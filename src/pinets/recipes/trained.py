@@ -13,11 +13,11 @@ from pinets import spec
 from pinets._nearest import did_you_mean
 from pinets.data import DataError, load, speech_features
 from pinets.data.encoded import EncodedSet
-from pinets.recipes.autoencoding import AutoencodingRecipe
-from pinets.recipes.classification import Images, Speech
-from pinets.recipes.face_recognition import FACE_PIXELS, FacePack, LfwPeople
-from pinets.recipes.model import Model, without_first_weights
-from pinets.recipes.recipe import Recipe
+from pinets.recipes.kinds.classification import Images, Speech
+from pinets.recipes.kinds.faces import FACE_PIXELS, FacePack, LfwPeople
+from pinets.recipes.kinds.model import Model, without_first_weights
+from pinets.recipes.kinds.recipe import Recipe
+from pinets.recipes.kinds.shapes import AutoencodingRecipe
 from pinets.recipes.registry import recipe_from_json
 from pinets.recipes.shapes import load_shape_model
 from pinets.recipes.values import to_json

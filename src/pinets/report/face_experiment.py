@@ -10,8 +10,8 @@ from pathlib import Path
 from torch import nn
 
 from pinets.data import MissingDataError, data_folder
-from pinets.data.face_pairs import FacePairs
 from pinets.data.faces import open_yaleb
+from pinets.data.faces.face_pairs import FacePairs
 from pinets.metrics.faces import embed_faces
 from pinets.recipes import FaceRecipe, trained
 from pinets.report.face_results import FaceResult, score_pairs, score_yaleb

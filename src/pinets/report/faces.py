@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pinets._files import write_bytes
 from pinets.data.errors import DataError
-from pinets.data.face_pairs import FacePairs
+from pinets.data.faces.face_pairs import FacePairs
 from pinets.metrics.faces import hardest_pairs
 from pinets.report.face_results import FaceResult, load_results
 from pinets.report.figures import COLORS, drawing_png, figure_svg, new_figure, tidy

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pinets._files import write_bytes
-from pinets.recipes.autoencoding import AutoencodingRecipe, Graph, Spiral
+from pinets.recipes.kinds.shapes import AutoencodingRecipe, Graph, Spiral
 from pinets.recipes.registry import recipe_from_json
 from pinets.recipes.shapes import load_shape_model
 from pinets.report.figures import COLORS, drawing_png, figure_svg, new_figure, tidy

@@ -10,8 +10,8 @@ from pathlib import Path
 from torch import Tensor
 
 from pinets._files import write_bytes
-from pinets.data.decode import encode_png
-from pinets.data.grid import image_grid
+from pinets.data.formats.decode import encode_png
+from pinets.data.formats.grid import image_grid
 from pinets.report.figures import drawing_png, new_figure
 
 __all__ = ["picture_html", "side_by_side", "write_folder", "write_grid"]

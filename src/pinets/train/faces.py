@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pinets.data.damage import Damage
-from pinets.data.face_pairs import FacePairs
-from pinets.data.transforms import Transform
+from pinets.data.faces.face_pairs import FacePairs
+from pinets.data.transforms.images import Transform
 from pinets.metrics.faces import embed, verify_pairs
 from pinets.train.nonfinite import require_finite
 from pinets.train.partial_fc import PartialFC

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from pinets._extras import require
 from pinets._files import write_bytes
-from pinets.data.decode import encode_png
-from pinets.data.grid import image_grid
+from pinets.data.formats.decode import encode_png
+from pinets.data.formats.grid import image_grid
 
 __all__ = ["Log", "MetricsLog", "NoLog"]
 

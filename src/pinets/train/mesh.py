@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from pinets.data.meshes import Standardize
+from pinets.data.sets.meshes import Standardize
 from pinets.metrics.mesh import VertexError
 from pinets.train.schedules import Schedule
 from pinets.train.task import Split, StatefulBatches, Task, sum_over_processes, update

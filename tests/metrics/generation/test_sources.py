@@ -8,8 +8,8 @@ import struct
 import pytest
 import torch
 
-from pinets.data.decode import encode_png
 from pinets.data.errors import DataError, MissingDataError
+from pinets.data.formats.decode import encode_png
 from pinets.metrics.generation import FolderSource, TensorSource, data_set_source, evaluate_folder, find_source
 
 

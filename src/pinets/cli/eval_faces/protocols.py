@@ -13,7 +13,7 @@ from pinets.cli.parser import UsageError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pinets.data.face_pairs import FacePairs
+    from pinets.data.faces.face_pairs import FacePairs
     from pinets.report.face_results import FaceResult
 
 __all__ = ["run_ijb", "run_megaface", "run_pairs", "run_rfw", "run_yaleb"]

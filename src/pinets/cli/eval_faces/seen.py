@@ -25,7 +25,7 @@ def _seen_pairs(args: argparse.Namespace) -> str | None:
     """In how many pairs people are that the run saw, in words; None if in none. Only runs on LFW know their names."""
     from pinets.data import MissingDataError, data_folder
     from pinets.data.faces import parse_pairs
-    from pinets.data.lfw import find_lfw
+    from pinets.data.sets.lfw import find_lfw
     from pinets.recipes import LfwPeople
 
     if args.run_folder is None or not isinstance(run_recipe(args).data, LfwPeople):

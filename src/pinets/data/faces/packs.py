@@ -13,11 +13,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from pinets.data.decode import CentreCrop
 from pinets.data.encoded import EncodedSet
 from pinets.data.errors import DataError, MissingDataError
-from pinets.data.face_pairs import FacePairs
-from pinets.data.pickles import load_arrays
+from pinets.data.faces.face_pairs import FacePairs
+from pinets.data.formats.decode import CentreCrop
+from pinets.data.formats.pickles import load_arrays
 
 __all__ = ["PackedImages", "open_pack"]
 

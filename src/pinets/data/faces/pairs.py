@@ -8,11 +8,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pinets.data.decode import CentreCrop
 from pinets.data.errors import DataError, MissingDataError
-from pinets.data.face_pairs import FacePairs
+from pinets.data.faces.face_pairs import FacePairs
 from pinets.data.faces.text import read_text
-from pinets.data.folders import FolderSet
+from pinets.data.formats.decode import CentreCrop
+from pinets.data.sets.folders import FolderSet
 
 __all__ = ["RFW_SUBSETS", "ListedPair", "open_pairs", "open_rfw", "parse_pairs", "rfw_files", "same_person"]
 

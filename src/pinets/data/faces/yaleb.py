@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pinets.data.decode import CentreCrop
 from pinets.data.errors import DataError, MissingDataError
-from pinets.data.folders import FolderSet
-from pinets.data.yaleb import list_yaleb
+from pinets.data.formats.decode import CentreCrop
+from pinets.data.sets.folders import FolderSet
+from pinets.data.sets.yaleb import list_yaleb
 
 __all__ = ["YaleB", "light_subset", "open_yaleb"]
 

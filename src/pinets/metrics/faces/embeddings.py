@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pinets._modes import evaluating
 from pinets.data.samples import SampleSet
-from pinets.data.transforms import Normalize
+from pinets.data.transforms.images import Normalize
 
 __all__ = ["Matrix", "Summed", "embed", "embed_faces", "raw_rows", "read_blocks", "read_rows", "require_finite_rows"]
 

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pinets._nearest import did_you_mean
-from pinets.data.decode import open_image
 from pinets.data.errors import DataError, MissingDataError
-from pinets.data.folders import image_files
+from pinets.data.formats.decode import open_image
 from pinets.data.registry import DATA_SETS, load
 from pinets.data.samples import ImageSet
+from pinets.data.sets.folders import image_files
 
 __all__ = ["FolderSource", "ImageSource", "TensorSource", "data_set_source", "find_source"]
 

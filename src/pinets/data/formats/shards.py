@@ -1,0 +1,230 @@
+"""WebDataset shards, for sets larger than memory: tar files in which ``key.jpg`` and ``key.cls`` stand together.
+
+A shard is read at any place: the position of every image is looked up once, when the set is opened. So batches are the
+same whether one process reads them or several, and a resumed run needs not read again what it has seen. An epoch goes
+through the shards in random order, a few at a time, and shuffles within these: neighbouring reads stay in few files.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pinets._extras import require
+from pinets.data.encoded import EncodedSet, complete
+from pinets.data.errors import DataError, MissingDataError
+from pinets.data.formats.decode import Crop, encode_png
+from pinets.data.samples import ImageSet, Splits, check_labels
+from pinets.data.sets.folders import crops
+
+__all__ = [
+    "CLASSES",
+    "ShardSet",
+    "image_kind",
+    "new_folder",
+    "open_shards",
+    "read_shards",
+    "shard_classes",
+    "write_shards",
+]
+
+_IMAGES = {"jpg", "jpeg", "png", "webp", "ppm", "bmp"}
+CLASSES = "classes.txt"  # the names of the classes, one on each line
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShardSet(EncodedSet):
+    """Images in shards.
+
+    Args:
+        shards: The tar files.
+        places: The shard, the first byte and the size of every image, int64 (N, 3).
+        together: How many shards are shuffled with each other.
+    """
+
+    shards: tuple[str, ...]
+    places: Tensor
+    together: int = 8
+
+    def encoded(self, index: int) -> tuple[str, bytes]:
+        shard, offset, size = self.places[index].tolist()
+        path = self.shards[shard]
+        try:
+            with open(path, "rb") as file:
+                file.seek(offset)
+                encoded = file.read(size)
+        except FileNotFoundError as error:
+            raise MissingDataError(f"{path} was there when the shards were opened, and is gone now") from error
+        return f"{path}, image {index} at byte {offset}", encoded
+
+    def shuffled(self, generator: torch.Generator) -> Tensor:
+        order = []
+        for group in torch.randperm(len(self.shards), generator=generator).split(self.together):
+            members = torch.isin(self.places[:, 0], group).nonzero().flatten()
+            order.append(members[torch.randperm(len(members), generator=generator)])
+        return torch.cat(order)
+
+    def subset(self, indices: Tensor) -> Self:
+        return replace(self, places=self.places[indices], labels=self.labels[indices])
+
+
+def open_shards(shards: Sequence[Path], crop: Crop, classes: Sequence[str] | None = None) -> ShardSet:
+    """Look up where the images of some shards are.
+
+    Args:
+        shards: Tar files.
+        crop: For decoding.
+        classes: Their names; the numbers that are found if left out.
+    """
+    places, labels = [], []
+    for number, path in enumerate(shards):
+        spans, answers = _index(path)
+        if classes is not None:
+            check_labels(answers, len(classes), path)
+        places.append(F.pad(spans, (1, 0), value=number))
+        labels.append(answers)
+    label = torch.cat(labels)
+    names = tuple(map(str, range(int(label.max()) + 1))) if classes is None else tuple(classes)
+    return ShardSet(label, names, crop, tuple(map(str, shards)), torch.cat(places))
+
+
+def read_shards(folder: Path, *, size: int = 224, validation: float = 0.1, seed: int = 0) -> Splits[ShardSet]:
+    """Read shards named ``train-*.tar``, ``validation-*.tar`` and ``test-*.tar``, and ``classes.txt`` if it is there.
+
+    Args:
+        folder: Holds the shards.
+        size: Of the images: a random part of them for training, the centre for validation and test.
+        validation: The fraction of every class held out of the training images, where there are no such shards.
+        seed: Decides which images are held out.
+    """
+    train_crop, test_crop = crops(size)
+    classes = shard_classes(folder)
+    shards = {part: sorted(folder.glob(f"{part}-*.tar")) for part in ("train", "test", "validation")}
+    if not shards["train"]:
+        raise MissingDataError(f"{folder} holds no shards for training, train-000000.tar and so on")
+    train = open_shards(shards["train"], train_crop, classes)
+    test, own_validation = (
+        open_shards(shards[part], test_crop, train.classes) if shards[part] else None for part in ("test", "validation")
+    )
+    return complete(train, test=test, validation=own_validation, crop=test_crop, fraction=validation, seed=seed)
+
+
+def shard_classes(folder: Path) -> list[str] | None:
+    """The names of the classes of a folder of shards, if it tells them."""
+    named = folder / CLASSES
+    return named.read_text(encoding="utf-8").splitlines() if named.is_file() else None
+
+
+def write_shards(splits: Splits[Any], folder: Path, *, per_shard: int = 1000, seed: int = 0) -> None:
+    """Write a set as shards, in random order; ``folder`` appears once all of them are complete.
+
+    Encoded images are copied as they are, decoded ones become PNG.
+
+    Args:
+        splits: Of :class:`pinets.data.ImageSet`, or of a set of encoded images.
+        folder: Must not exist yet.
+        per_shard: How many images go into a file.
+        seed: Of the order.
+    """
+    with new_folder(folder) as partial:
+        parts = {"train": splits.train, "validation": splits.validation, "test": splits.test}
+        for part, samples in parts.items():
+            order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed))
+            for number, indices in enumerate(order.split(per_shard)):
+                _write_shard(partial / f"{part}-{number:06d}.tar", samples, indices.tolist())
+        (partial / CLASSES).write_text("\n".join(splits.train.classes) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder to write to, which takes its name when all is written, and vanishes if that fails."""
+    if folder.exists():
+        raise FileExistsError(f"{folder} exists already: shards are written to a new folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
+        partial = Path(temporary) / folder.name
+        partial.mkdir()
+        yield partial
+        os.replace(partial, folder)
+
+
+def _write_shard(path: Path, samples: ImageSet | EncodedSet, indices: Sequence[int]) -> None:
+    webdataset = require("webdataset", extra="train")
+    with path.open("wb") as file, webdataset.TarWriter(file, mtime=0.0) as writer:
+        for index in indices:
+            if isinstance(samples, EncodedSet):
+                name, encoded = samples.encoded(index)
+                kind = image_kind(encoded, name)
+            else:
+                kind, encoded = "png", encode_png(samples.images[index])
+            writer.write({"__key__": f"{index:08d}", kind: encoded, "cls": int(samples.labels[index])})
+
+
+def image_kind(encoded: bytes, name: str) -> str:
+    """The ending that belongs to an image's first bytes."""
+    starts = {b"\xff\xd8": "jpg", b"\x89PNG": "png", b"RIFF": "webp", b"BM": "bmp", b"P5": "ppm", b"P6": "ppm"}
+    for start, kind in starts.items():
+        if encoded.startswith(start):
+            return kind
+    raise DataError(f"{name}: shards hold JPEG, PNG, WebP, BMP or PPM images, and this is none of them")
+
+
+def _require_new(key: str, known: Collection[str], path: Path) -> None:
+    if key in known:
+        raise DataError(f"{path}: {key} is there twice")
+
+
+def _index(path: Path) -> tuple[Tensor, Tensor]:
+    """Where every image of a shard starts and how long it is, (N, 2), and its label."""
+    images: dict[str, tuple[int, int]] = {}
+    labels: dict[str, int] = {}
+    _require_whole_tar(path)
+    try:
+        with tarfile.open(path, "r:") as tar:
+            for member in tar:
+                folder, slash, file = member.name.rpartition("/")
+                stem, _, ending = file.partition(".")
+                key = folder + slash + stem  # as WebDataset has it
+                if not member.isfile():
+                    continue
+                if ending.lower() in _IMAGES:
+                    _require_new(key, images, path)
+                    images[key] = member.offset_data, member.size
+                elif ending == "cls":
+                    _require_new(key, labels, path)
+                    labels[key] = _label(tar, member, path)
+    except tarfile.TarError as error:
+        raise DataError(f"{path}: damaged or cut short ({error})") from error
+    if alone := sorted(set(images) ^ set(labels)):
+        raise DataError(f"{path}: {alone[0]} lacks its {'image' if alone[0] in labels else 'label (.cls)'}")
+    if not images:
+        raise DataError(f"{path}: holds no images with labels (key.jpg and key.cls)")
+    return torch.tensor(list(images.values())), torch.tensor([labels[key] for key in images])
+
+
+def _label(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> int:
+    file = tar.extractfile(member)
+    text = file.read(32) if file else b""
+    try:
+        return int(text)
+    except ValueError:
+        raise DataError(f"{path}: {member.name} must hold a whole number, got {text!r}") from None
+
+
+def _require_whole_tar(path: Path) -> None:
+    """A tar file ends in two blocks of zeros; cut between two images it would otherwise look like a smaller one."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 1024, 0))
+        if size < 1024 or any(file.read(1024)):
+            raise DataError(f"{path}: damaged or cut short, it does not end as tar files do")

@@ -1,0 +1,1 @@
+"""Data sets in the layouts of their authors."""

@@ -1,0 +1,141 @@
+"""CIFAR-10 and CIFAR-100, in the official binary and the official python version."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pinets._extras import require
+from pinets.data.errors import DataError, MissingDataError
+from pinets.data.formats.pickles import load_arrays
+from pinets.data.samples import ImageSet, Splits, check_labels
+from pinets.data.splits import hold_out
+
+__all__ = ["read_cifar10", "read_cifar100"]
+
+_PIXELS = 3 * 32 * 32  # red, green, blue plane after each other, each row by row
+# How many records the official files have. A set is taken for an official one by the number of its classes, the first
+# and the last of them: a set of one's own in the same layout may have any size.
+_RECORDS = {
+    (10, "airplane", "truck"): {**{f"data_batch_{number}": 10_000 for number in range(1, 6)}, "test_batch": 10_000},
+    (100, "apple", "worm"): {"train": 50_000, "test": 10_000},
+}
+
+
+def read_cifar10(folder: Path, *, validation: float = 0.1, seed: int = 0) -> Splits[ImageSet]:
+    """Read CIFAR-10 from ``cifar-10-batches-bin`` or ``cifar-10-batches-py``.
+
+    Args:
+        folder: Either of the two, as unpacked.
+        validation: The fraction of every class held out of the training images.
+        seed: Decides which images are held out.
+    """
+    parts = [f"data_batch_{number}" for number in range(1, 6)], ["test_batch"]
+    if (folder / "batches.meta").exists():
+        meta = _dictionary(folder / "batches.meta")
+        classes = _names(meta, b"label_names", folder / "batches.meta")
+        train, test = (_read_python(folder, names, b"labels", classes) for names in parts)
+    else:
+        classes = _lines(folder / "batches.meta.txt")
+        files = ([f"{name}.bin" for name in names] for names in parts)
+        train, test = (_read_binary(folder, names, classes, label_bytes=1) for names in files)
+    return Splits(*hold_out(train, validation, seed=seed), test)
+
+
+def read_cifar100(folder: Path, *, validation: float = 0.1, seed: int = 0) -> Splits[ImageSet]:
+    """Read CIFAR-100 with its 100 fine labels from ``cifar-100-binary`` or ``cifar-100-python``.
+
+    Args:
+        folder: Either of the two, as unpacked.
+        validation: The fraction of every class held out of the training images.
+        seed: Decides which images are held out.
+    """
+    if (folder / "meta").exists():
+        classes = _names(_dictionary(folder / "meta"), b"fine_label_names", folder / "meta")
+        train, test = (_read_python(folder, [name], b"fine_labels", classes) for name in ("train", "test"))
+    else:
+        classes = _lines(folder / "fine_label_names.txt")
+        # coarse label, then fine label, then pixels
+        train, test = (_read_binary(folder, [name], classes, label_bytes=2) for name in ("train.bin", "test.bin"))
+    return Splits(*hold_out(train, validation, seed=seed), test)
+
+
+def _read_binary(folder: Path, names: Sequence[str], classes: tuple[str, ...], *, label_bytes: int) -> ImageSet:
+    record = label_bytes + _PIXELS
+    images, labels = [], []
+    for path in (folder / name for name in names):
+        raw = bytearray(_require(path).read_bytes())
+        if len(raw) == 0 or len(raw) % record:
+            raise DataError(
+                f"{path}: {len(raw)} bytes are not a whole number of records of {record} bytes; "
+                f"record {len(raw) // record} is cut short"
+            )
+        records = torch.frombuffer(raw, dtype=torch.uint8).view(-1, record)
+        _require_whole(path, len(records), classes)
+        labels.append(records[:, label_bytes - 1].long())
+        check_labels(labels[-1], len(classes), path)
+        images.append(records[:, label_bytes:])
+    return _image_set(images, labels, classes)
+
+
+def _read_python(folder: Path, names: Sequence[str], key: bytes, classes: tuple[str, ...]) -> ImageSet:
+    numpy = require("numpy", extra="train")
+    images, labels = [], []
+    for path in (folder / name for name in names):
+        batch = _dictionary(path)
+        data, answers = batch.get(b"data"), batch.get(key)
+        if not isinstance(data, numpy.ndarray) or data.dtype != numpy.uint8 or data.shape[1:] != (_PIXELS,):
+            raise DataError(f"{path}: its 'data' must be a uint8 array of rows of {_PIXELS} pixels")
+        if not isinstance(answers, list) or len(answers) != len(data) or not all(type(a) is int for a in answers):
+            raise DataError(f"{path}: its {key.decode()!r} must be a list of {len(data)} whole numbers")
+        _require_whole(path, len(data), classes)
+        labels.append(torch.tensor(answers, dtype=torch.int64))
+        check_labels(labels[-1], len(classes), path)
+        images.append(torch.from_numpy(data.copy()))
+    return _image_set(images, labels, classes)
+
+
+def _image_set(images: list[Tensor], labels: list[Tensor], classes: tuple[str, ...]) -> ImageSet:
+    return ImageSet(torch.cat(images).view(-1, 3, 32, 32), torch.cat(labels), classes)
+
+
+def _require_whole(path: Path, found: int, classes: tuple[str, ...]) -> None:
+    """A file cut between two records otherwise looks like a smaller one."""
+    official = _RECORDS.get((len(classes), classes[0], classes[-1]), {}).get(path.stem, found)
+    if found != official:
+        raise DataError(
+            f"{path}: has {found:,} records, but the official file has {official:,}; unpack the archive again, or give "
+            f"the classes other names if this is a set of your own"
+        )
+
+
+def _dictionary(path: Path) -> dict[bytes, Any]:
+    """The pickled dictionary; its keys are bytes where Python 2 wrote it, text where Python 3 did."""
+    content = load_arrays(_require(path))
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: must hold a dictionary, got {type(content).__name__}")
+    return {key.encode() if isinstance(key, str) else key: value for key, value in content.items()}
+
+
+def _names(meta: dict[bytes, Any], key: bytes, path: Path) -> tuple[str, ...]:
+    names = meta.get(key)
+    if not isinstance(names, list) or not names or not all(isinstance(name, bytes | str) for name in names):
+        raise DataError(f"{path}: its {key.decode()!r} must be a list of names")
+    return tuple(name.decode() if isinstance(name, bytes) else name for name in names)
+
+
+def _lines(path: Path) -> tuple[str, ...]:
+    names = tuple(_require(path).read_text(encoding="utf-8").split())
+    if not names:
+        raise DataError(f"{path}: must hold the name of one class per line, but is empty")
+    return names
+
+
+def _require(path: Path) -> Path:
+    if not path.is_file():
+        raise MissingDataError(f"{path} is missing; unpack the archive again, all of its files are needed")
+    return path

@@ -1,0 +1,1 @@
+"""What is done to samples on their way into a network."""

@@ -1,0 +1,1 @@
+"""The kinds of recipes: what each consists of, and how it is prepared for training."""
