@@ -96,3 +96,12 @@ def test_a_run_is_exported_without_its_data_too(tiny_run, tmp_path, capsys):
 def test_a_network_that_the_run_does_not_have(tiny_run):
     with pytest.raises(ValueError, match=r"there is no network 'modle'; did you mean 'model'.*has model"):
         trained(tiny_run[0], network="modle")
+
+
+def test_heights_and_widths_are_not_guessed(tmp_path, capsys):
+    file = tmp_path / "net.onnx"
+    words = ["export", "Sequential(Conv2d(3, 4, 3), Flatten())", "--to", "onnx", "--out", str(file)]
+    assert main(words) == 2
+    assert "say the size of an input, as --input 3,8,8: the file takes no other" in capsys.readouterr().err
+    assert main([*words, "--input", "3,10,12"]) == 0
+    assert "inputs 3x10x12" in capsys.readouterr().out

@@ -223,6 +223,18 @@ class ScaledBranch(VisionBasic):
         return self.relu(0.2 * out + (x if self.downsample is None else self.downsample(x)))
 
 
+class Clipped(VisionBasic):
+    """With activations that end at 20, where ordinary inputs never get."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        del self.relu
+
+    def forward(self, x):
+        branch = self.bn2(self.conv2(self.bn1(self.conv1(x)).clamp(0, 20)))
+        return (x + branch).clamp(0, 20)
+
+
 class FunctionalDropout(VisionBasic):
     """Differs from what it seems while training only."""
 

@@ -129,6 +129,7 @@ def test_a_converted_resnet18_has_the_parameters_of_its_prodpoly_version():
         ("PreActivation", "not activation\\(branch \\+ shortcut\\)"),
         ("ScaledBranch", "not activation\\(branch \\+ shortcut\\)"),
         ("FunctionalDropout", "not activation\\(branch \\+ shortcut\\)"),
+        ("Clipped", "not activation\\(branch \\+ shortcut\\)"),
         ("ExtraLayer", "the place of its layer 'attention' \\(Squeeze\\) is not known"),
         ("OwnParameter", "it uses 'gamma' of its own"),
         ("TwoInputs", "does not run on an input of shape"),

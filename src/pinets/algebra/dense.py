@@ -117,7 +117,7 @@ class DenseDomain:
     def _too_large(self, degree: int) -> ValueError:
         return ValueError(
             f"the coefficients of degree {degree} in {self.features} inputs need more than the {self.limit:,} numbers "
-            f"per tensor that the memory limit allows; raise the limit, or expand a smaller network"
+            f"per tensor that the memory limit allows; raise it (memory=... in Python), or expand a smaller network"
         )
 
 

@@ -60,7 +60,22 @@ def run(args: argparse.Namespace) -> int:
 
 def _from_model(args: argparse.Namespace) -> tuple[nn.Module, Tensor, dict[str, Any]]:
     model = read_model(args.source)
-    return model.eval(), example_input(model, args.input), {"model": built_from(args.source)}
+    example = example_input(model, args.input or _usual_input(args.source, model))
+    return model.eval(), example, {"model": built_from(args.source)}
+
+
+def _usual_input(source: str, model: nn.Module) -> tuple[int, ...] | None:
+    """The shape that a registered model usually takes; of others, heights and widths are not guessed."""
+    from pinets.models import list_models, model_entry
+    from pinets.spec import infer_input
+
+    name = source.partition("(")[0]
+    if name in list_models():
+        return model_entry(name).input_shape
+    shape = infer_input(model)
+    if shape is not None and len(shape) > 1:
+        raise UsageError(f"say the size of an input, as --input {','.join(map(str, shape))}: the file takes no other")
+    return shape
 
 
 def _from_run(args: argparse.Namespace) -> tuple[nn.Module, Tensor, dict[str, Any]]:

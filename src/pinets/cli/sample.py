@@ -58,6 +58,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--folder takes the samples of one run")
 
     from pinets import recipes
+
+    if args.grid is not None and not args.grid.endswith(".png"):
+        raise UsageError(f"--grid: the picture is written as PNG; name it so, got {args.grid!r}")
+
     from pinets.report.pictures import side_by_side, write_folder, write_grid
 
     steps = max(2, round(args.n**0.5))

@@ -108,3 +108,10 @@ def test_folding_leaves_the_function_as_it_is(name):
     assert left == norms - count
     with torch.no_grad():
         torch.testing.assert_close(folded(x), model(x), rtol=1e-9, atol=1e-9)
+
+
+def test_a_file_that_could_not_be_read_again_is_not_written(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"a file for onnx must end in \.onnx, by which it is read again; got .*a\.bin"
+    ):
+        export(nn.Linear(2, 2), torch.zeros(1, 2), tmp_path / "a.bin", to="onnx")

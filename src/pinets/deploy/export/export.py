@@ -67,6 +67,8 @@ def export(
         )
     (example,) = check_inputs(example)
     path = Path(path)
+    if path.suffix != SUFFIXES[to]:
+        raise ValueError(f"a file for {to} must end in {SUFFIXES[to]}, by which it is read again; got {path}")
     known = describe(model, example) if metadata is None else metadata
     if to == "safetensors":
         write_safetensors(path, model, known)

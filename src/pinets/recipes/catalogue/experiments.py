@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pinets._nearest import did_you_mean
-from pinets.recipes.catalogue.mesh import COMPARED_SMALL
+from pinets.recipes.catalogue.mesh import COMPARED_SMALL, OPERATORS
 from pinets.recipes.kinds.recipe import Scale
 
 __all__ = ["EXPERIMENTS", "Experiment", "get_experiment"]
@@ -59,8 +59,13 @@ def _without_activations(data: str) -> tuple[str, ...]:
 
 def _shapes(data: str, title: str) -> Experiment:
     small = tuple(f"{data}_{name}" for name in COMPARED_SMALL)
-    others = tuple(f"{data}_{name}" for name in ("gat", "feastnet", "monet", "chebnet"))
+    others = tuple(f"{data}_{name}" for name in OPERATORS)
     return Experiment(title, (*small, *others), seeds=1, small_seeds=2, picture="shapes", small_recipes=small)
+
+
+def _operators(data: str, title: str) -> Experiment:
+    names = ("pca", "spiral", "spiral_ncp_3", *OPERATORS)
+    return Experiment(title, tuple(f"{data}_{name}" for name in names), seeds=1, small_seeds=2)
 
 
 EXPERIMENTS = {
@@ -115,6 +120,12 @@ EXPERIMENTS = {
     "coma": _shapes("coma", "Faces as meshes, error against order (COMA; at small scale faces of another model)"),
     "dfaust": _shapes(
         "dfaust", "Bodies as meshes, error against order (DFAUST; at small scale bodies of another model)"
+    ),
+    "coma_operators": _operators(
+        "coma", "Faces as meshes, spirals beside other operators (COMA; at small scale faces of another model)"
+    ),
+    "dfaust_operators": _operators(
+        "dfaust", "Bodies as meshes, spirals beside other operators (DFAUST; at small scale bodies of another model)"
     ),
     "polynomial": Experiment(
         "A certified polynomial on CIFAR-10 against its twin with ReLU (not in the paper)",

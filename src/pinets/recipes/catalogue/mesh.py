@@ -16,7 +16,7 @@ from pinets.recipes.registry import recipe
 from pinets.train.optimizers import Adam
 from pinets.train.schedules import Exponential, OneCycle
 
-__all__ = ["COMPARED_SMALL", "SETS", "models"]
+__all__ = ["COMPARED_SMALL", "OPERATORS", "SETS", "models"]
 
 _COMA = AutoencodingRecipe(
     name="coma",
@@ -56,6 +56,9 @@ COMPARED_SMALL = (
     "spiral_ncp_3",
 )
 
+# what is put in place of spirals
+OPERATORS: dict[OperatorName, str] = {"gat": "GAT", "feastnet": "FeaStNet", "monet": "MoNet", "chebnet": "ChebNet"}
+
 
 def models() -> dict[str, tuple[Spiral | Graph | PCA, str]]:
     """Every model, by the end of its recipe's name, with what it is in words."""
@@ -65,12 +68,6 @@ def models() -> dict[str, tuple[Spiral | Graph | PCA, str]]:
         ("_linear", "none", "without activations"),
     )
     layers: tuple[tuple[LayerName, str], ...] = (("ncp", "NCP"), ("ncp_skip", "NCP-Skip"), ("simple", "simple"))
-    operators: tuple[tuple[OperatorName, str], ...] = (
-        ("gat", "GAT"),
-        ("feastnet", "FeaStNet"),
-        ("monet", "MoNet"),
-        ("chebnet", "ChebNet"),
-    )
     for ending, activation, words in activations:
         spiral = Spiral(activation=activation)
         found[f"spiral{ending}"] = spiral, f"Spiral network, the baseline, {words}"
@@ -78,7 +75,7 @@ def models() -> dict[str, tuple[Spiral | Graph | PCA, str]]:
             for order in (2, 3, 4):
                 model = replace(spiral, layer=layer, order=order)
                 found[f"spiral_{layer}_{order}{ending}"] = model, f"Spiral Π-net ({name}) of order {order}, {words}"
-    for operator, name in operators:
+    for operator, name in OPERATORS.items():
         found[operator] = Graph(operator), f"{name} on the same hierarchy, with ELU"
     found["pca"] = PCA(), "Principal component analysis with as many components as the networks' vectors have"
     return found
@@ -102,7 +99,9 @@ def small(full: AutoencodingRecipe) -> AutoencodingRecipe:
 
 def _register(data: str, ending: str, model: Spiral | Graph | PCA, words: str) -> None:
     name = f"{data}_{ending}"
-    ours = f"docs/results/{data}.md, at small scale" if ending in COMPARED_SMALL else "not measured yet"
+    page = f"{data}_operators" if ending in OPERATORS else data
+    measured = ending in COMPARED_SMALL or ending in OPERATORS
+    ours = f"docs/results/{page}.md, at small scale" if measured else "not measured yet"
     other = name if ending != "spiral_linear" else f"{data}_pca"
 
     def make(scale: Scale = "full") -> AutoencodingRecipe:
