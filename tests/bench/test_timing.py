@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gc
 import time
+from collections import Counter
+from itertools import pairwise
 
 import pytest
 import torch
@@ -9,10 +11,17 @@ import torch
 from pinets.bench.timing import interleave, machine, medians
 
 
-def test_rounds_are_interleaved_and_rotate():
+def test_rounds_are_interleaved_and_rotate_both_ways():
     calls = []
-    interleave({name: (lambda name=name: calls.append(name)) for name in "abc"}, seconds=9, warmup=1, least=3, most=3)
-    assert "".join(calls) == "abc" + "abc" + "bca" + "cab"
+    interleave({name: (lambda name=name: calls.append(name)) for name in "abc"}, seconds=9, warmup=1, least=4, most=4)
+    assert "".join(calls) == "abc" + "abc" + "cba" + "bca" + "acb"
+
+
+def test_of_two_neighbours_neither_always_follows_the_other():
+    calls = []
+    interleave({name: (lambda name=name: calls.append(name)) for name in "abcd"}, seconds=9, warmup=0, least=8, most=8)
+    pairs = Counter(pairwise(calls))
+    assert abs(pairs["a", "b"] - pairs["b", "a"]) <= 1
 
 
 def test_time_is_measured():

@@ -24,7 +24,8 @@ def interleave(
 ) -> dict[str, list[float]]:
     """Time the callables in rounds, each once per round, and return the seconds each took in every round.
 
-    The order within a round rotates, so that none always finds the caches as the same other one left them.
+    The order within a round rotates, and every other round is in reverse, so that none always finds the caches as the
+    same other one left them: rotated alone, each would nearly always follow the same one.
 
     Args:
         calls: What to time, by name.
@@ -54,8 +55,9 @@ def interleave(
         for count in range(most):
             if count >= least and time.perf_counter() >= end:
                 break
-            first = count % len(names)
-            for name in names[first:] + names[:first]:
+            first = count // 2 % len(names)
+            rotated = names[first:] + names[:first]
+            for name in reversed(rotated) if count % 2 else rotated:
                 start = time.perf_counter()
                 calls[name]()
                 times[name].append(time.perf_counter() - start)
