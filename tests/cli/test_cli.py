@@ -86,14 +86,14 @@ def test_wrong_usage_exits_with_2_and_the_nearest_word(words, answer, capsys):
 def test_a_failure_exits_with_1_and_one_line(capsys, tmp_path):
     path = tmp_path / "broken.safetensors"
     path.write_bytes(b"nonsense")
-    assert main(["certify", str(path)]) == 1
+    assert main(["expand", str(path)]) == 1
     error = capsys.readouterr().err
-    assert error.startswith("pinets certify: ")
+    assert error.startswith("pinets expand: ")
     assert "broken.safetensors" in error
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [["--traceback", "certify", "X"], ["certify", "X", "--traceback"]])
+@pytest.mark.parametrize("words", [["--traceback", "expand", "X"], ["expand", "X", "--traceback"]])
 def test_a_traceback_is_shown_on_request(words, capsys, tmp_path):
     path = str(tmp_path / "absent.safetensors")
     assert main([path if word == "X" else word for word in words]) == 1

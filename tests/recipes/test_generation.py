@@ -150,7 +150,7 @@ class Corners:
 
 @pytest.fixture
 def corners(monkeypatch, tmp_path):
-    for module in ("metrics.generation.evaluation", "recipes.measuring"):
+    for module in ("metrics.generation.evaluation", "recipes.kinds.measuring"):
         monkeypatch.setattr(f"pinets.{module}.load_inception", lambda data_dir: Corners())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
@@ -194,7 +194,7 @@ BOTH = "fid10k_test,is50k_10splits"
 
 def test_several_protocols_give_what_each_gives_alone(tiny, fashion, tmp_path, corners, monkeypatch, capsys):
     few_samples(monkeypatch, fid10k_test=40, is50k_10splits=40)
-    for module in ("metrics.generation.evaluation", "recipes.measuring"):
+    for module in ("metrics.generation.evaluation", "recipes.kinds.measuring"):
         monkeypatch.setattr(f"pinets.{module}.load_inception", lambda data_dir: Classes())
     results = {
         metric: recipes.train(replace(tiny, metric=metric), tmp_path / metric, data_dir=fashion)
