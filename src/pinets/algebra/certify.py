@@ -107,8 +107,8 @@ def certified_graph(model: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Certi
     degree = _exact_degree(graph, inputs, bound, notes)
     if degree == 0 < bound:
         notes.append("not checked along a line: all terms that depend on the input cancel, and rounding is left")
-    elif (rounded := _mixed_precision(graph)) is not None:
-        notes.append(f"not checked along a line: parts of the network compute in {rounded}, which rounds")
+    elif len(types := graph.float_types) > 1:  # which stay even where the parameters are made double
+        notes.append(f"not checked along a line: parts of the network compute in {types[0]}, which rounds")
     elif (deviation := _deviation_along_line(model, inputs, bound, notes)) is not None and deviation > 1e-6:
         reason = f"deviates from a polynomial of degree {bound} along a line by {deviation:.1e} of its size"
         return Certificate(False, None, [Violation("", "the network", reason)], notes=notes), graph
@@ -121,13 +121,6 @@ def _require_finite(model: nn.Module, graph: Graph) -> None:
         if value.is_floating_point() and not value.is_meta and not torch.isfinite(value).all():
             bad = int((~torch.isfinite(value)).sum())
             raise ValueError(f"{name} must be finite, got {bad} of {value.numel()} values that are NaN or infinite")
-
-
-def _mixed_precision(graph: Graph) -> torch.dtype | None:
-    """The coarsest type of a network with several, which stays even where the parameters are made double."""
-    values = [node.meta.get("val") for node in graph.nodes]
-    types = {value.dtype for value in values if isinstance(value, Tensor) and value.is_floating_point()}
-    return max(types, key=lambda dtype: torch.finfo(dtype).eps) if len(types) > 1 else None
 
 
 def _exact_degree(graph: Graph, inputs: tuple[Tensor, ...], bound: int, notes: list[str]) -> int | None:

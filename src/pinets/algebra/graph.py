@@ -127,6 +127,13 @@ class Graph:
     inputs: list[str]
     outputs: list[str]
 
+    @property
+    def float_types(self) -> list[torch.dtype]:
+        """The floating-point types that it computes in, the coarsest first."""
+        values = [node.meta.get("val") for node in self.nodes]
+        types = {value.dtype for value in values if isinstance(value, Tensor) and value.is_floating_point()}
+        return sorted(types, key=lambda dtype: -torch.finfo(dtype).eps)
+
     def run(
         self,
         domain: Domain,

@@ -17,7 +17,7 @@ from pinets.recipes.kinds.classification import Images, Speech
 from pinets.recipes.kinds.faces import FACE_PIXELS, FacePack, LfwPeople
 from pinets.recipes.kinds.model import Model, without_first_weights
 from pinets.recipes.kinds.recipe import Recipe
-from pinets.recipes.kinds.shapes import AutoencodingRecipe
+from pinets.recipes.kinds.shapes import AutoencodingRecipe, Shapes
 from pinets.recipes.registry import recipe_from_json
 from pinets.recipes.shapes import load_shape_model
 from pinets.recipes.values import to_json
@@ -60,12 +60,12 @@ def trained(path: str | Path, *, network: str | None = None, data_dir: str | Pat
     """
     run = RunFolder(path)
     recipe = recipe_from_json(run.recipe())
-    if isinstance(recipe, AutoencodingRecipe):  # its spirals are those of the template, which comes with the data
-        autoencoder = load_shape_model(path, data_dir=data_dir)
-        return Trained(autoencoder.network, recipe, input_shape=(recipe.data.vertices, 3))
     checkpoint = run.newest_checkpoint()
-    with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
-        networks = without_first_weights(recipe).networks()
+    if isinstance(recipe, AutoencodingRecipe):  # its spirals are those of the template, which comes with the data
+        networks = {"model": load_shape_model(path, data_dir=data_dir).network}
+    else:
+        with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
+            networks = without_first_weights(recipe).networks()
     name = network or ("model" if "model" in networks else next(iter(networks)) if len(networks) == 1 else "")
     if name not in networks:
         chosen = f"there is no network {name!r}{did_you_mean(name, networks)}" if name else "choose a network"
@@ -95,6 +95,8 @@ def _expression(recipe: Recipe, network: nn.Module) -> str | None:
 def _from_data(recipe: Recipe, data_dir: str | Path | None) -> dict[str, Any]:
     """What is done to inputs, and what only the data can tell: mean and deviation of the images, names of classes."""
     data = getattr(recipe, "data", None)
+    if isinstance(data, Shapes):
+        return {"input_shape": (data.vertices, 3)}
     if isinstance(data, FacePack | LfwPeople):
         return {"input_shape": (3, data.size, data.size), "preprocessing": to_json(FACE_PIXELS)}
     try:

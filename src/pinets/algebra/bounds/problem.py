@@ -137,9 +137,7 @@ def _require_precision(graph: Graph, precision: torch.dtype | None) -> None:
     """Refuse a network that rounds more than it is said to, in all of it or in a part."""
     if precision is None:
         return
-    values = [node.meta.get("val") for node in graph.nodes]
-    types = {value.dtype for value in values if isinstance(value, Tensor) and value.is_floating_point()}
-    coarse = [dtype for dtype in types if torch.finfo(dtype).eps > torch.finfo(precision).eps]
+    coarse = [dtype for dtype in graph.float_types if torch.finfo(dtype).eps > torch.finfo(precision).eps]
     if coarse:
         raise ValueError(
             f"the network computes in {coarse[0]}, and bounds for evaluation in {precision} would not hold: convert it "
