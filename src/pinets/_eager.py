@@ -11,7 +11,15 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook
 
-__all__ = ["call", "differentiate_again", "has_hooks", "is_bare", "is_transformed", "only_autograd_watches"]
+__all__ = [
+    "call",
+    "differentiate_again",
+    "has_hooks",
+    "is_bare",
+    "is_transformed",
+    "may_overwrite",
+    "only_autograd_watches",
+]
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -67,3 +75,8 @@ def only_autograd_watches(*values: Tensor) -> bool:
         and all(type(value) in (Tensor, nn.Parameter) for value in values)
         and all(forward_ad.unpack_dual(value).tangent is None for value in values)
     )
+
+
+def may_overwrite(value: Tensor) -> bool:
+    """Whether somebody whose value this is may write to it: no gradient will ask for it, and nothing else watches."""
+    return not torch.is_grad_enabled() and only_autograd_watches(value)

@@ -83,6 +83,20 @@ class Step(nn.Module):
             is_bare(module, nn.Identity) for module in (self.gate, self.body, *self.carry.values())
         )
 
+    def join(self, z: Tensor, x: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """For a step that joins values, where no graph is made: in as little memory as the norm allows.
+
+        The sums go into the memory of the norm's result, which the norm must have made anew or from the product.
+
+        Args:
+            z: The value that comes in as input.
+            x: The value that comes in as state.
+            out: Where to make the product; in new memory if left out. The result is there if the norm works in place.
+        """
+        joined = self.norm(_multiply(z, x, spare=False, out=out))
+        fits = all(value.dtype == joined.dtype and value.shape == joined.shape for value in (z, x))
+        return joined.add_(z).add_(x) if fits else joined + z + x
+
     def pull_back_(self, z: Tensor, x: Tensor, gradient: Tensor, *, to_x: Tensor, of: Sequence[Tensor]) -> list[Tensor]:
         """For a step that joins values: turn the gradient of its output into that of ``z``, in place.
 
@@ -160,13 +174,15 @@ class Polynomial(nn.Module):
         return call(self.head, x)
 
 
-def _multiply(gate: Tensor, body: Tensor, *, spare: bool) -> Tensor:
-    """The product; in the memory of a gate that is spare (fresh, and needed no more) where no gradient asks for it."""
+def _multiply(gate: Tensor, body: Tensor, *, spare: bool, out: Tensor | None = None) -> Tensor:
+    """The product, in ``out`` if given; in the memory of a gate that is spare (fresh, and needed no more) where no
+    gradient asks for it.
+    """
     if gate.shape != body.shape:
         _require_gate_fits(gate.shape, body.shape)
     elif spare and not torch.is_grad_enabled() and gate.dtype == body.dtype and not is_transformed():
         return gate.mul_(body)
-    return gate * body
+    return torch.mul(gate, body, out=out)
 
 
 def _multiply_and_keep(gate: nn.Module, z: Tensor, x: Tensor) -> Tensor:

@@ -74,7 +74,7 @@ def to_pinet(
         report.dropped = drop_blocks(model, depths, inplace=True).report.dropped
 
     def product(site: Site, activation: nn.Module) -> Multiply:
-        layers = [*([Tanh()] if tanh else []), *local_layers(site.channels, local_convs, site.factory)]
+        layers = [*([Tanh(inplace=True)] if tanh else []), *local_layers(site.channels, local_convs, site.factory)]
         return scaled_multiply(layers, activation, site.factory, recompute=True)
 
     converter = _Converter(product, local_convs > 0, _formula(tanh, local_convs), wanted, report)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pinets._eager import has_hooks, may_overwrite
 from pinets.polynomial import Step
 
 __all__ = ["Add", "Join", "JoinMaker", "Multiply", "Scale", "Site"]
@@ -46,7 +47,8 @@ class Multiply(Join):
     :math:`S` is the branch.
 
     Args:
-        norm: What is done to the product. Where it starts as zero, the block starts as the baseline's.
+        norm: What is done to the product. Where it starts as zero, the block starts as the baseline's. Without
+            gradients its result is written to: it must not be a value that the norm keeps.
         activation: What is done to the sum.
 
     Example:
@@ -60,17 +62,27 @@ class Multiply(Join):
         self.step = Step(nn.Identity(), norm=norm, carry={"gate": nn.Identity(), "body": nn.Identity()})
 
     def forward(self, shortcut: Tensor, branch: Tensor, last: nn.Module) -> Tensor:
-        return self.activation(self.step(shortcut, last(branch)))
+        normed = last(branch)
+        overwrites = may_overwrite(normed) and self.step.joins_values and not any(map(has_hooks, self.step.modules()))
+        return self.activation(self.step.join(shortcut, normed) if overwrites else self.step(shortcut, normed))
 
 
 class Scale(nn.Module):
     r"""Multiply by one learnt number: :math:`\alpha x`, with :math:`\alpha = 0` at first.
 
     A product so scaled is absent at first and grows where it helps; its gradient to :math:`\alpha` is not zero.
+
+    Args:
+        inplace: Whether the input may be overwritten where no gradient asks for it.
+        device: Where the number is made.
+        dtype: Its type.
     """
 
-    def __init__(self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> None:
+    def __init__(
+        self, *, inplace: bool = False, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
         super().__init__()
+        self.inplace = inplace
         self.alpha = nn.Parameter(torch.empty((), device=device, dtype=dtype))
         self.reset_parameters()
 
@@ -78,7 +90,8 @@ class Scale(nn.Module):
         nn.init.zeros_(self.alpha)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.alpha * x
+        fits = self.inplace and may_overwrite(x) and x.dtype == self.alpha.dtype
+        return x.mul_(self.alpha) if fits else self.alpha * x
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def mixed_tanh_product(site: Site) -> Multiply:
     norm = nn.BatchNorm2d(site.channels, **site.factory)
     nn.init.zeros_(norm.weight)
     mix = convolution(site.channels, site.channels, 1, site.factory)
-    return Multiply(nn.Sequential(Tanh(), mix, norm), nn.Identity())
+    return Multiply(nn.Sequential(Tanh(inplace=True), mix, norm), nn.Identity())
 
 
 def prodpoly_iresnet(**arguments: Any) -> IResNet:

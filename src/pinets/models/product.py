@@ -34,7 +34,7 @@ _SITES: dict[str, Callable[[Site], bool]] = {
 
 def tanh_product(activation: Activation) -> JoinMaker:
     r"""Join by :math:`\tanh(s * r) + s + r`: bounding the second order stabilises training on ImageNet."""
-    return lambda site: RecomputingMultiply(Tanh(), activation())
+    return lambda site: RecomputingMultiply(Tanh(inplace=True), activation())
 
 
 def scaled_product(
@@ -64,7 +64,7 @@ def scaled_multiply(
     """
     cheap = not any(list(layer.parameters()) for layer in layers)
     join = RecomputingMultiply if cheap or recompute else Multiply
-    return join(nn.Sequential(*layers, Scale(**factory)), activation)
+    return join(nn.Sequential(*layers, Scale(inplace=True, **factory)), activation)
 
 
 def local_product(activation: Activation, *, convs: int, where: Where = "everywhere") -> JoinMaker:
@@ -89,7 +89,11 @@ def local_layers(channels: int, convs: int, factory: dict[str, Any]) -> list[nn.
     r""":math:`L` as often as wanted: a 1x1 convolution without bias, an instance norm and a leaky ReLU."""
     layers: list[nn.Module] = []
     for _ in range(convs):
-        layers += [convolution(channels, channels, 1, factory), InstanceNorm(), nn.LeakyReLU(0.01, inplace=True)]
+        layers += [
+            convolution(channels, channels, 1, factory),
+            InstanceNorm(inplace=True),
+            nn.LeakyReLU(0.01, inplace=True),
+        ]
     return layers
 
 

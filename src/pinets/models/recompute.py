@@ -8,7 +8,7 @@ that is not asked for also saves time on CPU. ``torch.compile`` takes such decis
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import torch
@@ -54,14 +54,17 @@ class RecomputingMultiply(Multiply):
     def overwrite(self, shortcut: Tensor, normed: Tensor) -> Tensor:
         """Put the result in place of the normalised branch, a few samples at a time, without a graph."""
         for piece in _pieces(normed):
-            _activate(self.activation, self.step(shortcut[piece], normed[piece]), out=normed[piece])
+            _activate(self.activation, self.step.join(shortcut[piece], normed[piece]), out=normed[piece])
         return normed
 
     def in_pieces(self, shortcut: Tensor, branch: Tensor, last: nn.Module) -> Tensor:
         """The result without a graph, where also the batch norm treats every sample by itself."""
         out = torch.empty_like(branch)
+        mean, inverse = _known(last)
+        normalise = _batch_norm(last.weight, last.bias, mean, inverse)
         for piece in _pieces(branch):
-            _activate(self.activation, self.step(shortcut[piece], last(branch[piece])), out=out[piece])
+            joined = self.step.join(shortcut[piece], normalise(branch[piece]), out=out[piece])
+            _activate(self.activation, joined, out=out[piece])
         return out
 
 
@@ -77,16 +80,16 @@ class _Recompute(torch.autograd.Function):
         bias: Tensor,
         *learnt: Tensor,
     ) -> Tensor:
-        running_mean, running_var = cast("Tensor", last.running_mean), cast("Tensor", last.running_var)
         ctx.join, ctx.training, ctx.eps = join, last.training, last.eps
         if last.training:
             cast("Tensor", last.num_batches_tracked).add_(1)
+            running = cast("Tensor", last.running_mean), cast("Tensor", last.running_var)
             normed, mean, inverse = torch.native_batch_norm(
-                branch, weight, bias, running_mean, running_var, True, cast("float", last.momentum), last.eps
+                branch, weight, bias, *running, True, cast("float", last.momentum), last.eps
             )
         else:
-            normed = F.batch_norm(branch, running_mean, running_var, weight, bias, eps=last.eps)
-            mean, inverse = running_mean, torch.rsqrt(running_var + last.eps)
+            mean, inverse = _known(last)
+            normed = _batch_norm(weight, bias, mean, inverse)(branch)
         out = join.overwrite(shortcut, normed)
         kept = out if isinstance(join.activation, nn.ReLU) else None
         ctx.save_for_backward(shortcut, branch, kept, weight, bias, mean, inverse, *learnt)
@@ -96,9 +99,8 @@ class _Recompute(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         shortcut, branch, out, weight, bias, mean, inverse, *learnt = ctx.saved_tensors
         join: RecomputingMultiply = ctx.join
-        var = inverse**-2 - ctx.eps
         if torch.is_grad_enabled():  # the gradient is to be differentiated again: autograd does it all
-            known = (None, None) if ctx.training else (mean, var)
+            known = (None, None) if ctx.training else (mean, inverse**-2 - ctx.eps)
             normed = F.batch_norm(branch, known[0], known[1], weight, bias, training=ctx.training, eps=ctx.eps)
             again = join.activation(join.step(shortcut, normed))
             of = (shortcut, branch, weight, bias, *learnt)
@@ -106,13 +108,26 @@ class _Recompute(torch.autograd.Function):
         to_shortcut = gradient.clone() if out is None else torch.ops.aten.threshold_backward(gradient, out, 0)
         to_normed = torch.empty_like(branch)
         to_learnt = [torch.zeros_like(parameter) for parameter in learnt]
+        normalise = _batch_norm(weight, bias, mean, inverse)
         for piece in _pieces(branch):
-            normed = F.batch_norm(branch[piece], mean, var, weight, bias, eps=ctx.eps)
+            normed = normalise(branch[piece])
             parts = join.step.pull_back_(shortcut[piece], normed, to_shortcut[piece], to_x=to_normed[piece], of=learnt)
             for total, part in zip(to_learnt, parts, strict=True):
                 total += part
         to_weight, to_bias = _batch_norm_backward_(to_normed, branch, weight, mean, inverse, ctx.training)
         return None, None, to_shortcut, to_normed, to_weight, to_bias, *to_learnt
+
+
+def _known(norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+    """The mean and the inverse deviation that a batch norm uses after training."""
+    return cast("Tensor", norm.running_mean), torch.rsqrt(cast("Tensor", norm.running_var) + norm.eps)
+
+
+def _batch_norm(weight: Tensor, bias: Tensor, mean: Tensor, inverse: Tensor) -> Callable[[Tensor], Tensor]:
+    """A batch norm with a known mean and deviation: one product and one sum, known for all pieces."""
+    scale = weight * inverse
+    scales, shifts = _over_maps(scale), _over_maps(bias - mean * scale)
+    return lambda x: torch.addcmul(shifts, x, scales)
 
 
 def _batch_norm_backward_(
