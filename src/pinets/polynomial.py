@@ -8,7 +8,7 @@ Each step looks at the input once more and so raises the order by one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -100,7 +100,8 @@ class Step(nn.Module):
     def pull_back_(self, z: Tensor, x: Tensor, gradient: Tensor, *, to_x: Tensor, of: Sequence[Tensor]) -> list[Tensor]:
         """For a step that joins values: turn the gradient of its output into that of ``z``, in place.
 
-        The norm alone is left to autograd, which would keep and pass over three times as much for all of it.
+        The norm alone is left to autograd, which would keep and pass over three times as much for all of it. A norm
+        without weights may have a ``pull_back_(x, gradient)`` of its own that puts the gradient of ``x`` in its place.
 
         Args:
             z: The value that comes in as input.
@@ -109,10 +110,14 @@ class Step(nn.Module):
             to_x: Where to write the gradient of ``x``.
             of: What the norm has learnt; its gradients are returned.
         """
-        product = _multiply(z, x, spare=False).requires_grad_()
-        with torch.enable_grad():
-            second_order = self.norm(product)
-        to_product, *to_learnt = torch.autograd.grad(second_order, (product, *of), gradient)
+        product = _multiply(z, x, spare=False)
+        norm: Any = self.norm
+        if is_bare(norm, type(norm)) and "pull_back_" in vars(type(norm)):  # one inherited may be of another function
+            to_product, to_learnt = norm.pull_back_(product, gradient), []
+        else:
+            with torch.enable_grad():
+                second_order = norm(product.requires_grad_())
+            to_product, *to_learnt = torch.autograd.grad(second_order, (product, *of), gradient)
         # d(norm(z x) + z + x) = norm'(z x) (x dz + z dx) + dz + dx
         torch.addcmul(gradient, to_product, z, out=to_x)
         gradient.addcmul_(to_product, x)

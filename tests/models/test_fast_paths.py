@@ -11,6 +11,7 @@ from torch import nn
 from torch.autograd import forward_ad
 
 from pinets.models import Multiply, Scale, create_model
+from pinets.models.batch_norm import KnownBatchNorm
 from pinets.models.instance_norm import InstanceNorm
 from pinets.models.recompute import RecomputingMultiply
 from pinets.models.tanh import Tanh
@@ -62,6 +63,46 @@ def test_recomputing_has_the_right_derivatives_of_first_and_second_order():
     inputs = (s, c, last.weight, last.bias, *join.parameters())
     assert torch.autograd.gradcheck(lambda s, c, *rest: join(s, c, last), inputs)
     assert torch.autograd.gradgradcheck(lambda s, c, *rest: join(s, c, last), inputs)
+
+
+@LAYOUTS
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])
+def test_the_joins_of_prodpoly_resnet50_have_the_gradients_of_their_formula(layout, dtype):
+    s, c, g = (maps(3, 4, 5, 5, layout=layout, dtype=dtype) for _ in range(3))
+    last = batch_norm().to(dtype)
+    inputs = (s, c, last.weight, last.bias)
+    r = F.batch_norm(c, None, None, last.weight, last.bias, training=True, eps=last.eps)
+    expected = torch.autograd.grad(F.relu(torch.tanh(torch.einsum("nchw,nchw->nchw", s, r)) + s + r), inputs, g)
+    found = torch.autograd.grad(RecomputingMultiply(Tanh(inplace=True), nn.ReLU())(s, c, last), inputs, g)
+    for value, formula in zip(found, expected, strict=True):
+        torch.testing.assert_close(value, formula, rtol=1e-4, atol=1e-5)
+
+
+class Steeper(Tanh):
+    def forward(self, input):
+        return super().forward(3 * input)
+
+
+def test_a_norm_made_from_another_has_its_own_gradient():
+    s, c, last = maps(2, 3, 4, 4), maps(2, 3, 4, 4), batch_norm(3, training=False)
+    plain, recomputed = (
+        torch.autograd.grad(kind(Steeper(), nn.Identity())(s, c, last).sum(), s)
+        for kind in (Multiply, RecomputingMultiply)
+    )
+    torch.testing.assert_close(recomputed, plain)
+
+
+@LAYOUTS
+def test_a_trained_batch_norm_is_torchs_to_the_last_bit(layout):
+    x, norm = maps(4, 32, 7, 7, layout=layout, dtype=torch.float32), batch_norm(32, training=False).float()
+    with torch.no_grad():
+        assert torch.equal(KnownBatchNorm.of(norm)(x), norm(x))
+
+
+def test_a_batch_of_one_number_is_refused_as_torch_refuses_it():
+    s, c = maps(1, 4, 1, 1), maps(1, 4, 1, 1)
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        RecomputingMultiply(Tanh(), nn.ReLU())(s, c, batch_norm())
 
 
 class Shifted(nn.ReLU):

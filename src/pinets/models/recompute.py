@@ -8,14 +8,15 @@ that is not asked for also saves time on CPU. ``torch.compile`` takes such decis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any, TypeGuard, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pinets._eager import differentiate_again, has_hooks, is_bare, only_autograd_watches
+from pinets.models.batch_norm import KnownBatchNorm
 from pinets.models.join import Multiply
 
 __all__ = ["RecomputingMultiply"]
@@ -30,14 +31,14 @@ class RecomputingMultiply(Multiply):
     """
 
     def forward(self, shortcut: Tensor, branch: Tensor, last: nn.Module) -> Tensor:
-        if any(map(has_hooks, self.modules())) or not self.is_ordinary(shortcut, branch, last):
+        if any(map(has_hooks, self.modules())) or not self.is_ordinary(last, shortcut, branch):
             return super().forward(shortcut, branch, last)
         if not torch.is_grad_enabled():
             return self.overwrite(shortcut, last(branch)) if last.training else self.in_pieces(shortcut, branch, last)
         learnt = [parameter for parameter in self.parameters() if parameter.requires_grad]
         return _Recompute.apply(self, last, shortcut, branch, last.weight, last.bias, *learnt)
 
-    def is_ordinary(self, shortcut: Tensor, branch: Tensor, last: nn.Module) -> bool:
+    def is_ordinary(self, last: nn.Module, shortcut: Tensor, branch: Tensor) -> TypeGuard[nn.BatchNorm2d]:
         """Whether the pieces are those the backward pass below is written for."""
         return (
             is_bare(last, nn.BatchNorm2d)
@@ -49,6 +50,7 @@ class RecomputingMultiply(Multiply):
             and (is_bare(self.activation, nn.ReLU) or is_bare(self.activation, nn.Identity))
             and shortcut.dtype == branch.dtype == last.weight.dtype
             and shortcut.shape == branch.shape
+            and branch.numel() > branch.shape[1]  # a batch norm refuses to train on one number
         )
 
     def overwrite(self, shortcut: Tensor, normed: Tensor) -> Tensor:
@@ -57,13 +59,11 @@ class RecomputingMultiply(Multiply):
             _activate(self.activation, self.step.join(shortcut[piece], normed[piece]), out=normed[piece])
         return normed
 
-    def in_pieces(self, shortcut: Tensor, branch: Tensor, last: nn.Module) -> Tensor:
+    def in_pieces(self, shortcut: Tensor, branch: Tensor, last: nn.BatchNorm2d) -> Tensor:
         """The result without a graph, where also the batch norm treats every sample by itself."""
-        out = torch.empty_like(branch)
-        mean, inverse = _known(last)
-        normalise = _batch_norm(last.weight, last.bias, mean, inverse)
+        out, known = torch.empty_like(branch), KnownBatchNorm.of(last)
         for piece in _pieces(branch):
-            joined = self.step.join(shortcut[piece], normalise(branch[piece]), out=out[piece])
+            joined = self.step.join(shortcut[piece], known(branch[piece]), out=out[piece])
             _activate(self.activation, joined, out=out[piece])
         return out
 
@@ -84,13 +84,13 @@ class _Recompute(torch.autograd.Function):
         if last.training:
             cast("Tensor", last.num_batches_tracked).add_(1)
             running = cast("Tensor", last.running_mean), cast("Tensor", last.running_var)
-            normed, mean, inverse = torch.native_batch_norm(
-                branch, weight, bias, *running, True, cast("float", last.momentum), last.eps
-            )
+            momentum = cast("float", last.momentum)
+            normed, mean, inverse = torch.native_batch_norm(branch, weight, bias, *running, True, momentum, last.eps)
+            out = join.overwrite(shortcut, normed)
         else:
-            mean, inverse = _known(last)
-            normed = _batch_norm(weight, bias, mean, inverse)(branch)
-        out = join.overwrite(shortcut, normed)
+            known = KnownBatchNorm.of(last)
+            mean, inverse = known.mean, known.inverse
+            out = join.in_pieces(shortcut, branch, last)
         kept = out if isinstance(join.activation, nn.ReLU) else None
         ctx.save_for_backward(shortcut, branch, kept, weight, bias, mean, inverse, *learnt)
         return out
@@ -105,50 +105,29 @@ class _Recompute(torch.autograd.Function):
             again = join.activation(join.step(shortcut, normed))
             of = (shortcut, branch, weight, bias, *learnt)
             return None, None, *differentiate_again(again, of, gradient, ctx.needs_input_grad[2:])
-        to_shortcut = gradient.clone() if out is None else torch.ops.aten.threshold_backward(gradient, out, 0)
-        to_normed = torch.empty_like(branch)
+        last = KnownBatchNorm(weight, bias, mean, inverse)
+        to_shortcut, to_branch = torch.empty_like(shortcut), torch.empty_like(branch)
         to_learnt = [torch.zeros_like(parameter) for parameter in learnt]
-        normalise = _batch_norm(weight, bias, mean, inverse)
         for piece in _pieces(branch):
-            normed = normalise(branch[piece])
-            parts = join.step.pull_back_(shortcut[piece], normed, to_shortcut[piece], to_x=to_normed[piece], of=learnt)
+            to_sum, to_normed = to_shortcut[piece], to_branch[piece]
+            _pull_back(gradient[piece], None if out is None else out[piece], to=to_sum)
+            normed = last(branch[piece])
+            parts = join.step.pull_back_(shortcut[piece], normed, to_sum, to_x=to_normed, of=learnt)
             for total, part in zip(to_learnt, parts, strict=True):
                 total += part
-        to_weight, to_bias = _batch_norm_backward_(to_normed, branch, weight, mean, inverse, ctx.training)
-        return None, None, to_shortcut, to_normed, to_weight, to_bias, *to_learnt
+            last.gather(to_normed, branch[piece], spare=normed)
+        count = branch.numel() // branch.shape[1] if ctx.training else 0
+        for piece in _pieces(branch):
+            last.pull_back_(to_branch[piece], branch[piece], count=count)
+        return None, None, to_shortcut, to_branch, last.to_weight, last.to_bias, *to_learnt
 
 
-def _known(norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
-    """The mean and the inverse deviation that a batch norm uses after training."""
-    return cast("Tensor", norm.running_mean), torch.rsqrt(cast("Tensor", norm.running_var) + norm.eps)
-
-
-def _batch_norm(weight: Tensor, bias: Tensor, mean: Tensor, inverse: Tensor) -> Callable[[Tensor], Tensor]:
-    """A batch norm with a known mean and deviation: one product and one sum, known for all pieces."""
-    scale = weight * inverse
-    scales, shifts = _over_maps(scale), _over_maps(bias - mean * scale)
-    return lambda x: torch.addcmul(shifts, x, scales)
-
-
-def _batch_norm_backward_(
-    gradient: Tensor, x: Tensor, weight: Tensor, mean: Tensor, inverse: Tensor, training: bool
-) -> tuple[Tensor, Tensor]:
-    """Turn the gradient of a batch norm's output into that of its input, in place; return those of weight and bias."""
-    to_bias, moment = torch.zeros_like(mean), torch.zeros_like(mean)
-    for piece in _pieces(x):
-        to_bias += gradient[piece].sum((0, 2, 3))
-        moment += (gradient[piece] * x[piece]).sum((0, 2, 3))
-    to_weight = (moment - mean * to_bias) * inverse
-    scale = weight * inverse
-    if training:  # mean and variance depend on the input too
-        count = x.numel() // x.shape[1]
-        slope = scale * inverse * to_weight / count
-        shift = mean * slope - scale * to_bias / count
-        for piece in _pieces(x):
-            gradient[piece].mul_(_over_maps(scale)).addcmul_(x[piece], _over_maps(-slope)).add_(_over_maps(shift))
+def _pull_back(gradient: Tensor, out: Tensor | None, *, to: Tensor) -> None:
+    """The gradient before a ReLU with the given output; as it is where there is none."""
+    if out is None:
+        to.copy_(gradient)
     else:
-        gradient.mul_(_over_maps(scale))
-    return to_weight, to_bias
+        torch.ops.aten.threshold_backward.grad_input(gradient, out, 0, grad_input=to)
 
 
 def _activate(activation: nn.Module, x: Tensor, *, out: Tensor) -> None:
@@ -157,10 +136,6 @@ def _activate(activation: nn.Module, x: Tensor, *, out: Tensor) -> None:
         torch.clamp_min(x, 0, out=out)
     else:
         out.copy_(activation(x))
-
-
-def _over_maps(values: Tensor) -> Tensor:
-    return values[:, None, None]
 
 
 def _pieces(x: Tensor) -> Iterator[slice]:

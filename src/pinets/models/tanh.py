@@ -49,6 +49,12 @@ class Tanh(nn.Tanh):
             return _Tanh.apply(input)
         return _tanh(input, into=input if self.inplace and may_overwrite(input) else None)
 
+    @staticmethod
+    def pull_back_(x: Tensor, gradient: Tensor) -> Tensor:
+        """The gradient of ``x`` from that of the output, in place of ``x``."""
+        out = _tanh(x, into=x) if x.is_cpu and x.dtype == torch.float32 else x.tanh_()
+        return torch.ops.aten.tanh_backward.grad_input(gradient, out, grad_input=out)
+
 
 class _Tanh(torch.autograd.Function):
     generate_vmap_rule = True
