@@ -47,6 +47,8 @@ def test_a_case_is_measured_and_written_down(run):
     (row,) = rows
     assert row.value > 0
     assert row.bound > 0
+    assert row.floor > 0
+    assert "with nothing of them but convolutions" in str(row)
     assert row.ratio == row.value / row.baseline
     text = json.loads(json.dumps(bench.to_json()))
     assert text["rows"][0]["case"] == f"prodpoly_resnet18_cifar, {run}, eager, batch 1"

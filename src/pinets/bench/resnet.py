@@ -15,10 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pinets._memory import keep_memory
+from pinets.bench.floor import convolutions_alone, without_products
 from pinets.bench.memory import peak_bytes
 from pinets.bench.rows import Comparison, Results, collect
 from pinets.bench.timing import interleave, machine, medians
-from pinets.models import BasicBlock, Bottleneck, create_model, local_product, resnet_cifar, tanh_product
+from pinets.models import BasicBlock, Bottleneck, create_model, local_product, tanh_product
 from pinets.models.blocks import ResidualBlock
 from pinets.models.choices import relu
 from pinets.models.join import JoinMaker, Scale
@@ -96,16 +97,26 @@ QUICK: list[Case | MemoryCase] = [*_BLOCKS, *_cases(cifar=16, imagenet=2, compil
 
 @dataclass(frozen=True)
 class Row(Comparison):
-    """What a case came to, in seconds or bytes, and the baseline; ``bound`` is the same blocks without products."""
+    """What a case came to, in seconds or bytes, and the baseline.
+
+    Attributes:
+        bound: The same blocks without products.
+        floor: The same blocks with nothing of the products but their convolutions, where they have any.
+        rounds: How often each was timed.
+    """
 
     case: Case | MemoryCase
     bound: float | None = None
+    floor: float | None = None
     rounds: int = 1
 
     def remark(self) -> str:
         throughput = isinstance(self.case, Case) and self.case.size == 224
         text = f", throughput {1 / self.ratio:.3f}" if throughput else ""
-        return text if self.bound is None else f"{text} ({self.bound / self.baseline:.3f} without products)"
+        if self.bound is None or self.floor is None:
+            return text
+        without, convolved = self.bound / self.baseline, self.floor / self.baseline
+        return f"{text} ({without:.3f} without products, {convolved:.3f} with nothing of them but convolutions)"
 
 
 def bench_resnet(
@@ -134,11 +145,11 @@ def bench_resnet(
 
 
 def measure(case: Case, seconds: float, layout: torch.memory_format, least: int = 5) -> Row:
-    """Time a Π-net and its baseline in turn, and where blocks are fewer, also the same blocks without products."""
+    """Time a Π-net and its baseline in turn, and where blocks are fewer, also what they cannot be faster than."""
     networks = {"baseline": create_model(case.baseline), "value": create_model(case.name)}
     if case.size == 32:
-        depths = tuple(networks["value"].depths)  # type: ignore[arg-type]
-        networks["bound"] = resnet_cifar(depths=depths)
+        networks["bound"] = without_products(networks["value"])
+        networks["floor"] = convolutions_alone(networks["value"])
     x = torch.randn(case.batch, 3, case.size, case.size).to(memory_format=layout)
     labels = torch.arange(case.batch) % 10
     calls = {name: _call(network, x, labels, case, layout) for name, network in networks.items()}
