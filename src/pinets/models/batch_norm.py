@@ -22,10 +22,10 @@ class KnownBatchNorm:
 
     def __init__(self, weight: Tensor, bias: Tensor, mean: Tensor, inverse: Tensor) -> None:
         self.mean, self.inverse = mean, inverse
-        self.scale = weight * inverse
+        self.weight, self.scale = weight, weight * inverse
         shift = torch.addcmul(bias, mean, self.scale, value=-1)  # rounded as torch's own batch norm rounds it
         self._scales, self._shifts = _over_maps(self.scale), _over_maps(shift)
-        self.to_bias, self._moment = torch.zeros_like(mean), torch.zeros_like(mean)
+        self.to_weight, self.to_bias = torch.zeros_like(mean), torch.zeros_like(mean)  # gradients, once gathered
 
     @classmethod
     def of(cls, norm: nn.BatchNorm2d) -> KnownBatchNorm:
@@ -36,21 +36,18 @@ class KnownBatchNorm:
     def __call__(self, x: Tensor) -> Tensor:
         return torch.addcmul(self._shifts, x, self._scales)
 
-    def gather(self, gradient: Tensor, x: Tensor, *, spare: Tensor) -> None:
-        """Count in what a piece of the output's gradient is to the weight and the bias.
+    def gather(self, gradient: Tensor, x: Tensor) -> None:
+        """Count in what a piece of the output's gradient is to the weight and the bias, in one pass over it.
 
         Args:
             gradient: Of the output, for some samples.
             x: The input, for the same samples.
-            spare: Memory of the same shape, which is overwritten.
         """
-        self.to_bias += gradient.sum((0, 2, 3))
-        self._moment += torch.mul(gradient, x, out=spare).sum((0, 2, 3))
-
-    @property
-    def to_weight(self) -> Tensor:
-        """The gradient of the weight, once all pieces are gathered; that of the bias is ``to_bias``."""
-        return (self._moment - self.mean * self.to_bias) * self.inverse
+        _, to_weight, to_bias = torch.ops.aten.native_batch_norm_backward(
+            gradient, x, self.weight, None, None, self.mean, self.inverse, True, 0.0, [False, True, True]
+        )
+        self.to_weight += to_weight
+        self.to_bias += to_bias
 
     def pull_back_(self, gradient: Tensor, x: Tensor, *, count: int) -> None:
         """Turn a piece of the output's gradient into that of the input, in place, once all pieces are gathered.

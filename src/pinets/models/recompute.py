@@ -115,7 +115,7 @@ class _Recompute(torch.autograd.Function):
             parts = join.step.pull_back_(shortcut[piece], normed, to_sum, to_x=to_normed, of=learnt)
             for total, part in zip(to_learnt, parts, strict=True):
                 total += part
-            last.gather(to_normed, branch[piece], spare=normed)
+            last.gather(to_normed, branch[piece])
         count = branch.numel() // branch.shape[1] if ctx.training else 0
         for piece in _pieces(branch):
             last.pull_back_(to_branch[piece], branch[piece], count=count)
