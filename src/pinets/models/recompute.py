@@ -8,7 +8,6 @@ that is not asked for also saves time on CPU. ``torch.compile`` takes such decis
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, TypeGuard, cast
 
 import torch
@@ -117,7 +116,7 @@ class _Recompute(torch.autograd.Function):
                 total += part
             last.gather(to_normed, branch[piece])
         count = branch.numel() // branch.shape[1] if ctx.training else 0
-        for piece in _pieces(branch):
+        for piece in reversed(_pieces(branch)):  # what was written last is still in the cache
             last.pull_back_(to_branch[piece], branch[piece], count=count)
         return None, None, to_shortcut, to_branch, last.to_weight, last.to_bias, *to_learnt
 
@@ -138,7 +137,10 @@ def _activate(activation: nn.Module, x: Tensor, *, out: Tensor) -> None:
         out.copy_(activation(x))
 
 
-def _pieces(x: Tensor) -> Iterator[slice]:
-    """A few samples at a time; elsewhere than on CPU all at once, since there every operation costs its launch."""
+def _pieces(x: Tensor) -> list[slice]:
+    """A few samples at a time, the last ones first: they were written last and are still in the cache.
+
+    Elsewhere than on CPU all at once, since there every operation costs its launch.
+    """
     samples = max(1, _PIECE * len(x) // max(1, x.numel() * x.element_size())) if x.is_cpu else max(1, len(x))
-    return (slice(start, start + samples) for start in range(0, len(x), samples))
+    return [slice(start, start + samples) for start in reversed(range(0, len(x), samples))]
