@@ -146,6 +146,7 @@ def bench_resnet(
 
 def measure(case: Case, seconds: float, layout: torch.memory_format, least: int = 5) -> Row:
     """Time a Π-net and its baseline in turn, and where blocks are fewer, also what they cannot be faster than."""
+    torch.compiler.reset()  # or the networks of earlier cases count as recompilations of these
     networks = {"baseline": create_model(case.baseline), "value": create_model(case.name)}
     if case.size == 32:
         networks["bound"] = without_products(networks["value"])
