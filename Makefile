@@ -4,6 +4,7 @@
 #   make test         lint, format, types, tests, doctests
 #   make verify       the heavier tests
 #   make lint         lint, format, types
+#   make docs         the documentation with a reference, as web pages in docs/_build
 #   make clean        remove the environment and all caches
 #
 # PYTHON    which Python (3.11 or later) to make the environment with
@@ -17,10 +18,11 @@ BIN := $(VENV)/bin
 # the first run needs less than the tests do
 FOR_TRAINING := $(VENV)/.installed-train
 FOR_TESTS := $(VENV)/.installed-dev
+FOR_DOCS := $(VENV)/.installed-docs
 # one thread for each of the two workers: more only get in each other's way
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: quickstart test verify lint clean
+.PHONY: quickstart test verify lint docs clean
 .DEFAULT_GOAL := test
 
 quickstart: $(FOR_TRAINING)
@@ -37,6 +39,10 @@ lint: $(FOR_TESTS)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(FOR_DOCS)
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --builder html docs docs/_build
+	@echo "open docs/_build/index.html"
+
 $(VENV)/.installed-%: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pinets needs Python 3.11 or later; name one, as in: make PYTHON=python3.12")'
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
@@ -44,5 +50,5 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/_build docs/_reference
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-NOTEBOOK = json.loads((Path(__file__).parents[1] / "examples" / "first_look.ipynb").read_text(encoding="utf-8"))
+NOTEBOOK = json.loads((Path(__file__).parents[1] / "docs" / "first_look.ipynb").read_text(encoding="utf-8"))
 CODE = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
 
 
