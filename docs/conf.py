@@ -3,7 +3,6 @@
 from importlib.metadata import version as version_of
 from pathlib import Path
 
-
 project = "pinets"
 version = release = version_of("pinets")
 

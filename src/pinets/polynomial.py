@@ -8,7 +8,7 @@ Each step looks at the input once more and so raises the order by one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -62,66 +62,12 @@ class Step(nn.Module):
         if self._keeps_the_state():
             return _multiply_and_keep(self.gate, z, x)
         gate, body = call(self.gate, z), call(self.body, x)
-        product = _multiply(gate, body, spare=is_bare(self.gate, nn.Linear) and "gate" not in self.carry)
-        out = call(self.norm, product)
-        if not self.carry:
-            return out
+        product = multiply(gate, body, spare=is_bare(self.gate, nn.Linear) and "gate" not in self.carry)
+        out, is_own = call(self.norm, product), is_bare(self.norm, nn.Identity)
         known = {"state": x, "gate": gate, "body": body}
-        # a sum of our own may be written to: neither a sum nor the product is needed in the backward pass
-        own = is_bare(self.norm, nn.Identity) and not is_transformed()
         for source, operator in self.carry.items():
-            value = call(operator, known[source])
-            fits = value.dtype == out.dtype and value.shape == out.shape
-            out = out.add_(value) if own and fits else out + value
-            own = not is_transformed()
+            out, is_own = _add(out, call(operator, known[source]), overwrite=is_own), True
         return out
-
-    @property
-    def joins_values(self) -> bool:
-        """Whether the step is norm(z * x) + z + x, as in residual blocks, which hand it the values themselves."""
-        return set(self.carry) == {"gate", "body"} and all(
-            is_bare(module, nn.Identity) for module in (self.gate, self.body, *self.carry.values())
-        )
-
-    def join(self, z: Tensor, x: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """For a step that joins values, where no graph is made: in as little memory as the norm allows.
-
-        The sums go into the memory of the norm's result, which the norm must have made anew or from the product.
-
-        Args:
-            z: The value that comes in as input.
-            x: The value that comes in as state.
-            out: Where to make the product; in new memory if left out. The result is there if the norm works in place.
-        """
-        joined = self.norm(_multiply(z, x, spare=False, out=out))
-        fits = all(value.dtype == joined.dtype and value.shape == joined.shape for value in (z, x))
-        return joined.add_(z).add_(x) if fits else joined + z + x
-
-    def pull_back_(self, z: Tensor, x: Tensor, gradient: Tensor, *, to_x: Tensor, of: Sequence[Tensor]) -> list[Tensor]:
-        """For a step that joins values: turn the gradient of its output into that of ``z``, in place.
-
-        The norm alone is left to autograd, which would keep and pass over three times as much for all of it. A norm
-        without weights may have a ``pull_back_(x, gradient)`` of its own that puts the gradient of ``x`` in its place.
-
-        Args:
-            z: The value that comes in as input.
-            x: The value that comes in as state.
-            gradient: Of the output; of ``z`` afterwards.
-            to_x: Where to write the gradient of ``x``.
-            of: What the norm has learnt; its gradients are returned.
-        """
-        product = _multiply(z, x, spare=False)
-        norm: Any = self.norm
-        if is_bare(norm, type(norm)) and "pull_back_" in vars(type(norm)):  # one inherited may be of another function
-            to_product, to_learnt = norm.pull_back_(product, gradient), []
-        else:
-            with torch.enable_grad():
-                second_order = norm(product.requires_grad_())
-            to_product, *to_learnt = torch.autograd.grad(second_order, (product, *of), gradient)
-        # d(norm(z x) + z + x) = norm'(z x) (x dz + z dx) + dz + dx
-        torch.addcmul(gradient, to_product, z, out=to_x)
-        gradient.addcmul_(to_product, x)
-        return to_learnt
 
     def _keeps_the_state(self) -> bool:
         """Whether the step is the product and the state, nothing else, as in CCP."""
@@ -179,7 +125,7 @@ class Polynomial(nn.Module):
         return call(self.head, x)
 
 
-def _multiply(gate: Tensor, body: Tensor, *, spare: bool, out: Tensor | None = None) -> Tensor:
+def multiply(gate: Tensor, body: Tensor, *, spare: bool, out: Tensor | None = None) -> Tensor:
     """The product, in ``out`` if given; in the memory of a gate that is spare (fresh, and needed no more) where no
     gradient asks for it.
     """
@@ -190,6 +136,12 @@ def _multiply(gate: Tensor, body: Tensor, *, spare: bool, out: Tensor | None = N
     return torch.mul(gate, body, out=out)
 
 
+def _add(total: Tensor, value: Tensor, *, overwrite: bool) -> Tensor:
+    """The sum; in the memory of a total that is our own, since no backward pass needs a product or a sum again."""
+    fits = value.dtype == total.dtype and value.shape == total.shape
+    return total.add_(value) if overwrite and fits and not is_transformed() else total + value
+
+
 def _multiply_and_keep(gate: nn.Module, z: Tensor, x: Tensor) -> Tensor:
     """``gate(z) * x + x`` in one pass over the state.
 
@@ -197,12 +149,12 @@ def _multiply_and_keep(gate: nn.Module, z: Tensor, x: Tensor) -> Tensor:
     on its way, and the state has one gradient instead of a sum of two.
     """
     if not is_bare(gate, nn.Linear) or gate.bias is not None:
-        return _multiply(gate(z) + 1, x, spare=True)
+        return multiply(gate(z) + 1, x, spare=True)
     if torch.is_grad_enabled() or is_transformed():
-        return _multiply(F.linear(z, gate.weight, gate.weight.new_ones(gate.out_features)), x, spare=False)
+        return multiply(F.linear(z, gate.weight, gate.weight.new_ones(gate.out_features)), x, spare=False)
     view = F.linear(z, gate.weight)
     fits = view.shape == x.shape and view.dtype == x.dtype
-    return torch.addcmul(x, view, x, out=view) if fits else _multiply(view + 1, x, spare=False)
+    return torch.addcmul(x, view, x, out=view) if fits else multiply(view + 1, x, spare=False)
 
 
 def _is_bare_identity(module: nn.Module | None) -> bool:

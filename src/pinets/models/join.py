@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pinets._eager import has_hooks, may_overwrite
-from pinets.polynomial import Step
+from pinets.models.join_step import JoinStep
 
 __all__ = ["Add", "Join", "JoinMaker", "Multiply", "Scale", "Site"]
 
@@ -59,11 +59,11 @@ class Multiply(Join):
 
     def __init__(self, norm: nn.Module, activation: nn.Module) -> None:
         super().__init__(activation)
-        self.step = Step(nn.Identity(), norm=norm, carry={"gate": nn.Identity(), "body": nn.Identity()})
+        self.step = JoinStep(norm)
 
     def forward(self, shortcut: Tensor, branch: Tensor, last: nn.Module) -> Tensor:
         normed = last(branch)
-        overwrites = may_overwrite(normed) and self.step.joins_values and not any(map(has_hooks, self.step.modules()))
+        overwrites = may_overwrite(normed) and self.step.is_plain and not any(map(has_hooks, self.step.modules()))
         return self.activation(self.step.join(shortcut, normed) if overwrites else self.step(shortcut, normed))
 
 

@@ -45,7 +45,7 @@ class RecomputingMultiply(Multiply):
             and last.track_running_stats
             and last.momentum is not None
             and only_autograd_watches(shortcut, branch, last.weight, last.bias, *self.parameters())
-            and self.step.joins_values
+            and self.step.is_plain
             and (is_bare(self.activation, nn.ReLU) or is_bare(self.activation, nn.Identity))
             and shortcut.dtype == branch.dtype == last.weight.dtype
             and shortcut.shape == branch.shape
