@@ -22,7 +22,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # A part may import the parts of the lines above its own, and nothing else of pinets.
 LEVELS = (
-    {"_eager", "_extras", "_files", "_memory", "_modes", "_nearest"},
+    {"_eager", "_extras", "_files", "_lazy", "_memory", "_modes", "_nearest"},
     {"_progress"},
     {"polynomial", "mesh"},
     {"layers"},

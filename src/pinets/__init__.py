@@ -1,7 +1,8 @@
 """Deep polynomial neural networks (Π-nets) in PyTorch."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pinets._lazy import lazily
 
 if TYPE_CHECKING:
     from pinets.algebra import Certificate, bounds, certify, expand, interactions, orders
@@ -29,21 +30,13 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "pinets.polynomial": ("Polynomial", "Step"),
-    "pinets.layers": ("CCP", "NCP", "NCPSkip", "PowerSum"),
-    "pinets.models": ("create_model", "list_models"),
-    "pinets.algebra": ("Certificate", "bounds", "certify", "expand", "interactions", "orders"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for, so that `pinets --help` does not wait for torch."""
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(home), name)
-    raise AttributeError(f"module 'pinets' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+# so that `pinets --help` does not wait for torch
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "pinets.polynomial": ("Polynomial", "Step"),
+        "pinets.layers": ("CCP", "NCP", "NCPSkip", "PowerSum"),
+        "pinets.models": ("create_model", "list_models"),
+        "pinets.algebra": ("Certificate", "bounds", "certify", "expand", "interactions", "orders"),
+    },
+)

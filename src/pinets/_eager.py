@@ -1,4 +1,4 @@
-"""What eager mode can do without: calls that do nothing, copies that nobody looks at, autograd's own backward pass."""
+"""Shortcuts for eager mode, and when they are allowed: no hooks, no compiler, no function transform looks on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files: written so that whatever happens the old content or the new one is there, and where those kept for us lie."""
+"""Files: written atomically, so that the old content or the new one is there; and the folder of our cache."""
 
 from __future__ import annotations
 

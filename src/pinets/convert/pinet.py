@@ -12,7 +12,7 @@ from pinets.convert.blocks import NotConvertibleError, SplitBlock
 from pinets.convert.depth import drop_blocks
 from pinets.convert.recognise import is_candidate, recognise
 from pinets.convert.report import Conversion, Report, count_parameters
-from pinets.convert.untold import adds_its_input
+from pinets.convert.unrecognised import adds_its_input
 from pinets.models.blocks import ResidualBlock
 from pinets.models.join import Multiply, Site
 from pinets.models.product import local_layers, scaled_multiply

@@ -100,7 +100,7 @@ class Wasserstein:
         share = torch.rand(len(real), *[1] * (real.ndim - 1), device=real.device, dtype=real.dtype)
         between = torch.lerp(real.detach(), fake.detach(), share).requires_grad_()
         real_scores, fake_scores, between_scores = _scores(discriminator, real, fake, between)
-        # the square root must not divide by 0, which a gradient is that vanishes
+        # the derivative of the square root is infinite at 0, where the gradient vanishes
         slopes = _squared_slopes(between_scores, between).add(1e-12).sqrt()
         penalty = (slopes - 1).square().mean()
         return fake_scores.mean() - real_scores.mean() + self.penalty * penalty

@@ -37,7 +37,7 @@ class KnownBatchNorm:
         return torch.addcmul(self._shifts, x, self._scales)
 
     def gather(self, gradient: Tensor, x: Tensor) -> None:
-        """Count in what a piece of the output's gradient is to the weight and the bias, in one pass over it.
+        """Add what one piece contributes to the gradients of the weight and the bias, in one pass over it.
 
         Args:
             gradient: Of the output, for some samples.

@@ -1,4 +1,4 @@
-"""Lists are text; a file that is none is told by its name."""
+"""Reads lists, which are text files; one that is not text is refused by its name."""
 
 from __future__ import annotations
 

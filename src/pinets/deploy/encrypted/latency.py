@@ -297,7 +297,7 @@ class _Run:
         if (giant, step) in diagonals.encoded:
             return diagonals.encoded[giant, step]
         if not np.rint(diagonal * scale).any():
-            diagonal = np.full(len(diagonal), 1 / scale)  # nothing would hide nothing, which SEAL refuses
+            diagonal = np.full(len(diagonal), 1 / scale)  # SEAL refuses products with 0: the result would be readable
         plaintext = self.evaluator.encode(diagonal, level, scale)
         if self.program.keep:
             diagonals.encoded[giant, step] = plaintext

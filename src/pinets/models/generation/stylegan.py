@@ -129,8 +129,8 @@ def stylegan_generator(
     Args:
         size: Height and width of the images, a power of two from 8 to 1024.
         channels: Of the images.
-        base: A map of height s has ``base / s`` channels,
-        most: but at most so many.
+        base: A map of height s has ``base / s`` channels.
+        most: The most channels that a map has, whatever ``base`` says.
         latent: Size of the noise and the styles.
         device: Where the parameters are made.
         dtype: Type of the parameters.

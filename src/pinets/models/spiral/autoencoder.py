@@ -67,12 +67,12 @@ class MeshAutoencoder(nn.Module):
         self.to_latent = nn.Linear((sizes[-1] + 1) * encoder[-1], latent, **where)
         self.from_latent = nn.Linear(latent, (sizes[-1] + 1) * decoder[0], **where)
         decoding: list[nn.Module] = []
-        for number, (wide, wider) in enumerate(pairwise(decoder)):
+        for number, (in_features, out_features) in enumerate(pairwise(decoder)):
             level = max(steps - 1 - number, 0)
             if number < steps:
                 indices, weights = hierarchy.up[level]
                 decoding.append(Resample(sizes[level + 1], indices, weights, **where))
-            decoding += [layer(wide, wider, level, **where), activation()]
+            decoding += [layer(in_features, out_features, level, **where), activation()]
         self.decoder = nn.Sequential(*decoding[:-1])  # the last layer has no activation
         checksum = bytes.fromhex(hierarchy.digest())[:8]
         digest = torch.tensor(list(checksum), dtype=torch.uint8, device="cpu")

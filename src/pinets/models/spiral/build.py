@@ -74,8 +74,8 @@ def spiral_autoencoder(
         raise ValueError(f"a plain layer has order 1, got {order}; the others are ncp, ncp_skip and simple")
     make = choose(layer, LAYERS, "layer")(order, choose(norm, NORMS, "norm"))
 
-    def on_level(wide: int, wider: int, level: int, **where: object) -> nn.Module:
-        return make(wide, wider, hierarchy.levels[level].spirals, **where)  # type: ignore[arg-type]
+    def on_level(in_features: int, out_features: int, level: int, **where: object) -> nn.Module:
+        return make(in_features, out_features, hierarchy.levels[level].spirals, **where)  # type: ignore[arg-type]
 
     return MeshAutoencoder(
         hierarchy,

@@ -82,11 +82,11 @@ def graph_autoencoder(
     """
     make = choose(operator, _OPERATORS, "operator")
 
-    def on_level(wide: int, wider: int, level: int, **where: object) -> nn.Module:
+    def on_level(in_features: int, out_features: int, level: int, **where: object) -> nn.Module:
         mesh = hierarchy.levels[level].mesh
         vertices = len(mesh.vertices)
         edges = mesh_edges(mesh.faces, vertices)
-        layer, attributes = make(wide, wider, edges, mesh.vertices)
+        layer, attributes = make(in_features, out_features, edges, mesh.vertices)
         return GraphLayer(layer, edges, vertices, attributes).to(device=device, dtype=dtype)
 
     return MeshAutoencoder(
@@ -109,28 +109,28 @@ def _geometric() -> Any:
     return require("torch_geometric.nn", extra="mesh")
 
 
-def _chebnet(wide: int, wider: int, edges: Tensor, points: Tensor) -> Made:
-    layer = _geometric().ChebConv(wide, wider, K=_HOPS)
+def _chebnet(in_features: int, out_features: int, edges: Tensor, points: Tensor) -> Made:
+    layer = _geometric().ChebConv(in_features, out_features, K=_HOPS)
     with torch.no_grad():
         for term in layer.lins:  # each starts at full size: their sum would grow from layer to layer
             term.weight.mul_(_HOPS**-0.5)
     return layer, None
 
 
-def _feastnet(wide: int, wider: int, edges: Tensor, points: Tensor) -> Made:
-    return _geometric().FeaStConv(wide, wider, heads=9), None  # as many matrices as a spiral has vertices
+def _feastnet(in_features: int, out_features: int, edges: Tensor, points: Tensor) -> Made:
+    return _geometric().FeaStConv(in_features, out_features, heads=9), None  # as many matrices as a spiral has vertices
 
 
-def _gat(wide: int, wider: int, edges: Tensor, points: Tensor) -> Made:
-    return _geometric().GATConv(wide, wider, heads=8, concat=False), None  # as in GAT, averaged
+def _gat(in_features: int, out_features: int, edges: Tensor, points: Tensor) -> Made:
+    return _geometric().GATConv(in_features, out_features, heads=8, concat=False), None  # as in GAT, averaged
 
 
-def _monet(wide: int, wider: int, edges: Tensor, points: Tensor) -> Made:
+def _monet(in_features: int, out_features: int, edges: Tensor, points: Tensor) -> Made:
     # where the other end lies, seen from a vertex of the template, in units of the longest edge; the degrees that MoNet
     # takes for graphs tell little of a mesh, where nearly all are six
     offsets = (points[edges[0]] - points[edges[1]]).to(torch.get_default_dtype())
     longest = torch.linalg.vector_norm(offsets, dim=1).max().clamp_min(torch.finfo(offsets.dtype).tiny)
-    return _geometric().GMMConv(wide, wider, dim=3, kernel_size=9), offsets / longest
+    return _geometric().GMMConv(in_features, out_features, dim=3, kernel_size=9), offsets / longest
 
 
 _OPERATORS: dict[str, Callable[[int, int, Tensor, Tensor], Made]] = {
