@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from pinets._modes import evaluating
 from pinets.algebra import certify, orders
-from pinets.algebra.graph import Inputs, check_inputs
+from pinets.algebra.inputs import Inputs, check_inputs
 
 __all__ = ["assert_polynomial", "assert_same_function", "assert_variance_preserved"]
 

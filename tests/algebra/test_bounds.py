@@ -18,7 +18,7 @@ from pinets.algebra.bounds.footprint import footprints
 from pinets.algebra.bounds.interval import Interval
 from pinets.algebra.bounds.norms import largest_sum_of_squares, spectral_norm
 from pinets.algebra.bounds.problem import Problem
-from pinets.algebra.graph import Signed
+from pinets.algebra.domain import Signed
 
 CONV = partial(nn.Conv2d, kernel_size=3, padding=1)
 

@@ -11,7 +11,9 @@ from torch.utils._pytree import tree_leaves
 
 from pinets._modes import evaluating
 from pinets.algebra.degree import Degree, DegreeDomain, Violation
-from pinets.algebra.graph import Graph, Inputs, NotPolynomialError, TraceError, check_inputs, on_cpu, trace
+from pinets.algebra.domain import NotPolynomialError
+from pinets.algebra.graph import Graph, TraceError, trace
+from pinets.algebra.inputs import Inputs, check_inputs, on_cpu
 from pinets.algebra.leading import Leading, LeadingDomain
 from pinets.algebra.reasons import UNKNOWN
 from pinets.algebra.series import Series, SeriesDomain

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pinets.algebra.graph import Operation, Value
+from pinets.algebra.domain import Operation, Value
 
 __all__ = ["Degree", "DegreeDomain", "Violation"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from pinets.algebra.graph import NotPolynomialError, Operation, Value
+from pinets.algebra.domain import NotPolynomialError, Operation, Value
 
 __all__ = ["Dense", "DenseDomain", "Pending", "symmetrize"]
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pinets.algebra.certify import require_polynomial
 from pinets.algebra.dense import Dense, DenseDomain, symmetrize
-from pinets.algebra.graph import check_inputs, require_rows_apart
+from pinets.algebra.inputs import check_inputs, require_rows_apart
 from pinets.algebra.monomials import Monomial, largest_of_pending, largest_of_tensor, merge, write_out
 from pinets.polynomial import Polynomial
 

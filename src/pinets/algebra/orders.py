@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pinets.algebra.certify import require_polynomial
-from pinets.algebra.graph import Inputs, check_inputs
+from pinets.algebra.inputs import Inputs, check_inputs
 from pinets.algebra.series import Series, SeriesDomain
 
 __all__ = ["orders"]

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pinets.algebra.graph import Domain, Operation, Signed, Value, depends_on_input
+from pinets.algebra.domain import Domain, Operation, Signed, Value, depends_on_input
 from pinets.algebra.reasons import NORMALISED, UNKNOWN, WHY
 
 __all__ = ["apply", "apply_to_constants"]

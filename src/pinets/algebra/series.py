@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pinets.algebra.graph import NotPolynomialError, Operation, Value
+from pinets.algebra.domain import NotPolynomialError, Operation, Value
 
 __all__ = ["Series", "SeriesDomain"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pinets.algebra.graph import Domain, NotPolynomialError, Operation, Value
+from pinets.algebra.domain import Domain, NotPolynomialError, Operation, Value
 
 __all__ = ["Dual", "DualDomain"]
 

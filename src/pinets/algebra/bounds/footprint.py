@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pinets.algebra.graph import Signed
+from pinets.algebra.domain import Signed
 
 __all__ = ["Footprint", "count_terms", "footprints", "magnitude_of"]
 

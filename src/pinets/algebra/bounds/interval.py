@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pinets.algebra.bounds.footprint import Footprint, count_terms, footprints, magnitude_of
 from pinets.algebra.bounds.rounding import Rounding
-from pinets.algebra.graph import NotPolynomialError, Operation, Signed, Value
+from pinets.algebra.domain import NotPolynomialError, Operation, Signed, Value
 
 __all__ = ["Interval", "IntervalDomain", "map_interval", "multiply_intervals"]
 

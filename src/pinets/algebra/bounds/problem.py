@@ -14,7 +14,9 @@ from pinets.algebra.bounds.interval import Interval, IntervalDomain
 from pinets.algebra.bounds.rounding import Rounding
 from pinets.algebra.bounds.zonotope import Zonotope, ZonotopeDomain
 from pinets.algebra.certify import require_polynomial
-from pinets.algebra.graph import Domain, Graph, NotPolynomialError, Value, check_inputs, on_cpu, require_rows_apart
+from pinets.algebra.domain import Domain, NotPolynomialError, Value
+from pinets.algebra.graph import Graph
+from pinets.algebra.inputs import check_inputs, on_cpu, require_rows_apart
 
 __all__ = ["Problem", "TooLargeError"]
 

@@ -21,7 +21,7 @@ from pinets.algebra.bounds.footprint import Footprint, count_terms, footprints, 
 from pinets.algebra.bounds.interval import Interval, count_products, map_interval, multiply_intervals
 from pinets.algebra.bounds.norms import largest_sum_of_squares
 from pinets.algebra.bounds.rounding import Rounding
-from pinets.algebra.graph import NotPolynomialError, Operation, Value
+from pinets.algebra.domain import NotPolynomialError, Operation, Value
 
 __all__ = ["Product", "Zonotope", "ZonotopeDomain"]
 

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from pinets.algebra.certify import certified_graph
 from pinets.algebra.degree import Violation
-from pinets.algebra.graph import Operation, Value, check_inputs
+from pinets.algebra.domain import Operation, Value
+from pinets.algebra.inputs import check_inputs
 from pinets.deploy.encrypted.circuit import Affine, Circuit, Product
 from pinets.deploy.encrypted.errors import NotCompilableError
 

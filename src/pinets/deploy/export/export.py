@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from pinets._modes import evaluating
 from pinets._nearest import did_you_mean
-from pinets.algebra.graph import check_inputs, quiet
+from pinets.algebra.graph import quiet
+from pinets.algebra.inputs import check_inputs
 from pinets.deploy.export.fold import fold_batch_norms
 from pinets.deploy.export.metadata import Metadata, describe
 from pinets.deploy.export.onnx_file import read_onnx, write_onnx
