@@ -14,7 +14,7 @@ from pinets.recipes.running import require_comparable
 from pinets.report.experiment import papers_figure, small_scale_changes
 from pinets.report.training import group_runs, summarize
 
-TINY = ["model.width=8", "epochs=1", "batch=50", "log_every=1"]
+TINY = ["model.width=8", "channels_last=no", "epochs=1", "batch=50", "log_every=1"]
 
 
 @pytest.mark.parametrize("scale", ["full", "small"])

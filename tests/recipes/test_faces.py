@@ -15,7 +15,7 @@ from pinets.cli import main
 from pinets.data import MissingDataError
 
 PEOPLE = [f"Person_{number}" for number in range(12)]
-TINY = ["model.width=8", "model.depths=1,1", "model.embedding=16", "epochs=2", "batch=8"]
+TINY = ["model.width=8", "channels_last=no", "model.depths=1,1", "model.embedding=16", "epochs=2", "batch=8"]
 
 
 def jpeg(person, number):

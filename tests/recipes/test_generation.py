@@ -312,7 +312,9 @@ def test_wrong_runs_and_usage_are_told(run, cifar, tmp_path, capsys):
     assert main(["sample", str(run), "--truncation", "3"]) == 2
     assert "--truncation must lie between 0 and 1" in capsys.readouterr().err
     assert main(["sample", str(run), str(run), "--folder", str(tmp_path / "x")]) == 2
-    classifier = recipes.get_recipe("cifar10_resnet18", "small", ["model.width=8", "epochs=1", "batch=20"])
+    classifier = recipes.get_recipe(
+        "cifar10_resnet18", "small", ["model.width=8", "channels_last=no", "epochs=1", "batch=20"]
+    )
     recipes.train(classifier, tmp_path / "other", data_dir=cifar)
     assert main(["sample", str(recipes.run_folder(classifier, tmp_path / "other").path)]) == 1
     assert "it has no generator to sample from" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from pinets import recipes
 from pinets.data import RandomFlip
 from pinets.data.formats.decode import encode_png
 
-TINY = ["model.width=8", "optimizer.lr=0.05"]
+TINY = ["model.width=8", "channels_last=no", "optimizer.lr=0.05"]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pinets.cli.app import main
 from pinets.train.run import ChangedRecipeError
 
 RESNET = "resnet18_cifar(num_classes=10, width=8, depths=(1, 1))"
-TINY = ["epochs=1", "batch=20", "data.validation=0.2", "data.limit=40"]
+TINY = ["channels_last=no", "epochs=1", "batch=20", "data.validation=0.2", "data.limit=40"]
 
 
 @pytest.fixture

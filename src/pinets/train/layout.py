@@ -7,14 +7,15 @@ from torch import nn
 
 __all__ = ["put_channels_last"]
 
-_SAFE = 8  # channels
+_SAFE = 16  # channels, as many as numbers in the widest register of a CPU (AVX-512)
 
 
 def put_channels_last(network: nn.Module, device: torch.device) -> None:
     """Lay weights out for images whose channels are last in memory, which convolutions are faster with.
 
-    On CPUs with AVX2, torch 2.13 writes beyond the end of memory there for strided 1x1 convolutions of few channels.
-    They are refused, since what follows is a crash or wrong numbers.
+    On CPUs, torch 2.13 writes beyond the end of memory there in the backward pass of strided 1x1 convolutions whose
+    channels do not fill a register: fewer than 8 with AVX2, fewer than 16 with AVX-512. They are refused on every CPU,
+    since what follows is a crash or wrong numbers, sometimes much later.
     """
     if device.type == "cpu":
         for name, module in network.named_modules():
