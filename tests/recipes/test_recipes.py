@@ -7,6 +7,12 @@ from pinets import recipes
 from pinets.train.schedules import MultiStep, Plateau, Warmup
 
 NAMES = recipes.list_recipes()
+MAKERS = {
+    name: maker
+    for part in recipes.catalogue.__all__
+    for name, maker in vars(getattr(recipes.catalogue, part)).items()
+    if name in NAMES
+}
 
 
 @pytest.mark.parametrize("scale", ["full", "small"])
@@ -15,6 +21,16 @@ def test_every_recipe_can_be_made_kept_and_read(name, scale):
     made = recipes.get_recipe(name, scale)
     assert (made.name, made.scale) == (name, scale)
     assert recipes.recipe_from_json(recipes.to_json(made)) == made
+
+
+@pytest.mark.parametrize("scale", ["full", "small"])
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_function_of_the_catalogue_makes_the_recipe_of_its_name(name, scale):
+    assert MAKERS[name](scale) == recipes.get_recipe(name, scale)
+
+
+def test_full_scale_is_made_unless_told_otherwise():
+    assert MAKERS["cifar10_prodpoly_resnet18"]().title == "cifar10_prodpoly_resnet18"
 
 
 @pytest.mark.parametrize("scale", ["full", "small"])

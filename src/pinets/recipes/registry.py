@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Protocol, TypeVar
 
 from pinets._nearest import did_you_mean
 from pinets.recipes.kinds.recipe import Recipe, Scale
@@ -13,17 +14,36 @@ from pinets.recipes.values import RecipeError, from_json, set_values
 
 __all__ = ["get_recipe", "keys_of", "list_recipes", "recipe", "recipe_from_json", "recipe_notes"]
 
-Maker = TypeVar("Maker", bound=Callable[[Scale], Recipe])
-_MAKERS: dict[str, Callable[[Scale], Recipe]] = {}
+Made = TypeVar("Made", bound=Recipe)
+Made_co = TypeVar("Made_co", bound=Recipe, covariant=True)
 
 
-def recipe(make: Maker) -> Maker:
-    """Register a function that makes a recipe, under its own name; one that is read again replaces itself."""
-    taken = _MAKERS.get(make.__name__, make)
-    if (taken.__module__, taken.__qualname__) != (make.__module__, make.__qualname__):
+class Maker(Protocol[Made_co]):
+    """A registered function."""
+
+    __qualname__: str
+
+    def __call__(self, scale: Scale = "full") -> Made_co: ...
+
+
+_MAKERS: dict[str, Maker[Recipe]] = {}
+
+
+def recipe(make: Callable[[Scale], Made]) -> Maker[Made]:
+    """Register a function that makes a recipe, under its own name; one that is read again replaces itself.
+
+    What it makes gets that name and the scale it was asked for, also where it changes what another function makes.
+    """
+
+    @wraps(make)
+    def named(scale: Scale = "full") -> Made:
+        return replace(make(scale), name=make.__name__, scale=scale)
+
+    taken = _MAKERS.get(make.__name__, named)
+    if (taken.__module__, taken.__qualname__) != (named.__module__, named.__qualname__):
         raise ValueError(f"there already is a recipe named {make.__name__!r}, in {taken.__module__}")
-    _MAKERS[make.__name__] = make
-    return make
+    _MAKERS[make.__name__] = named
+    return named
 
 
 def list_recipes() -> list[str]:
@@ -43,7 +63,7 @@ def get_recipe(name: str, scale: Scale = "full", changes: Iterable[str] = ()) ->
     changes = list(changes)
     if "scale" in keys_of(changes):
         raise RecipeError("scale stands for many values and cannot be changed alone: choose it with --scale")
-    made = set_values(replace(_maker(name)(scale), name=name, scale=scale), changes)
+    made = set_values(_maker(name)(scale), changes)
     if made.name != name and made.name in _MAKERS:
         raise RecipeError(f"name: {made.name!r} is another recipe, whose runs must not be mixed with those of {name!r}")
     return made
@@ -68,7 +88,7 @@ def recipe_from_json(content: Any) -> Recipe:
     return from_json(kinds[kind], content)
 
 
-def _maker(name: str) -> Callable[[Scale], Recipe]:
+def _maker(name: str) -> Maker[Recipe]:
     if name not in _MAKERS:
         raise RecipeError(f"there is no recipe {name!r}{did_you_mean(name, _MAKERS)}")
     return _MAKERS[name]
