@@ -15,6 +15,7 @@ pytest.importorskip("tenseal")
 MODEL = "CCP(5, 3, rank=4, order=2)"
 
 
+@pytest.mark.filterwarnings("default:.*outside the range:pinets.deploy.encrypted.RangeWarning")
 def test_the_steps_one_by_one_and_all_at_once(tmp_path, capsys):
     inputs = np.random.default_rng(0).uniform(-1, 1, (2, 5))
     write_array(str(tmp_path / "inputs.npy"), inputs)
@@ -38,6 +39,7 @@ def test_the_steps_one_by_one_and_all_at_once(tmp_path, capsys):
     np.testing.assert_allclose(read_array(scores), model(torch.from_numpy(inputs)).detach().numpy(), atol=1e-4)
     assert "128-bit secure" in capsys.readouterr().out
     check_other_plans(tmp_path, capsys)
+    check_warnings(tmp_path, capsys)
     check_bad_files(tmp_path, capsys)
     assert main(["encrypt", "run", MODEL, "--packing", "latency", "--images", "2", "--json", "--range", "-1,1"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -53,6 +55,16 @@ def check_other_plans(folder, capsys):
     assert main(["encrypt", "run", MODEL, "--packing", "latency", "--images", "2", "--out", str(folder)]) == 1
     assert "secret.key exists" in capsys.readouterr().err
     assert (folder / "client" / "plan.json").read_bytes() == before
+
+
+def check_warnings(folder, capsys):
+    """Inputs outside the range are told of in one line, which says who tells it."""
+    write_array(str(folder / "large.npy"), np.full((1, 5), 1.5))
+    words = [str(folder / "large.npy"), "--client", str(folder / "client"), "--out", str(folder / "risky")]
+    assert main(["encrypt", "encrypt", *words]) == 0
+    told = capsys.readouterr().err
+    assert told.startswith("pinets encrypt encrypt: warning: inputs from 1.5 to 1.5 are outside the range")
+    assert told.count("\n") == 1
 
 
 def check_bad_files(folder, capsys):

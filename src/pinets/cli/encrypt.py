@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -235,8 +233,7 @@ def run_encrypt(args: argparse.Namespace) -> int:
     from pinets.deploy.encrypted import Client
 
     _require_other_file(args.out, made_from=args.inputs, beside=args.client)
-    with _told():
-        Client(args.client).encrypt(read_array(args.inputs), args.out)
+    Client(args.client).encrypt(read_array(args.inputs), args.out)
     print(f"{args.out}: {Path(args.out).stat().st_size:,} bytes")
     return 0
 
@@ -282,8 +279,7 @@ def run_decrypt(args: argparse.Namespace) -> int:
 
     if args.out:
         _require_other_file(args.out, made_from=args.outputs, beside=args.client)
-    with _told():
-        outputs = Client(args.client).decrypt(args.outputs)
+    outputs = Client(args.client).decrypt(args.outputs)
     if args.out:
         write_array(args.out, outputs)
         print(f"{args.out}: {outputs.shape[0]} x {outputs.shape[1]}")
@@ -327,19 +323,11 @@ def run_all(args: argparse.Namespace) -> int:
     if not args.json:
         print(f"{plan}\n", flush=True)
     inputs, labels = source.held_out(args.images)
-    with tempfile.TemporaryDirectory(prefix="pinets-") as temporary, _told():
+    with tempfile.TemporaryDirectory(prefix="pinets-") as temporary:
         folder = args.out or temporary
         trial = run_trial(plan, circuit, source.network, inputs, folder, labels=labels, workers=args.workers)
     print(json.dumps({"plan": plan.to_json(), "trial": trial.to_json()}, indent=1) if args.json else trial)
     return 0
-
-
-class _told(warnings.catch_warnings):  # noqa: N801  (used as a statement)
-    """Warnings in one line each, without the place in the code that gave them."""
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        warnings.showwarning = lambda message, *rest, **more: print(f"warning: {message}", file=sys.stderr)
 
 
 def read_array(path: str) -> Any:
