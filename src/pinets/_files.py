@@ -7,15 +7,17 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["user_cache", "write_bytes", "write_pieces"]
+__all__ = ["PathLike", "user_cache", "write_bytes", "write_pieces"]
+
+PathLike = str | os.PathLike[str]
 
 
-def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+def write_bytes(path: PathLike, content: bytes) -> None:
     """Replace a file atomically: write beside it, flush to the disk, rename over it. Missing folders are made."""
     write_pieces(path, [content])
 
 
-def write_pieces(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> None:
+def write_pieces(path: PathLike, pieces: Iterable[bytes]) -> None:
     """As :func:`write_bytes`, for content in pieces, which are not joined in memory."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 
 from pinets import spec
 from pinets._extras import require
-from pinets._files import write_bytes
+from pinets._files import PathLike, write_bytes
 from pinets.algebra import Certificate, certify
 from pinets.train.in_memory import History, Samples, adamw, fit
 
@@ -145,7 +145,7 @@ def _fitted_to_budget(name: str, order: int | None, template: str, budget: int) 
 
 
 def quickstart(
-    out: str | os.PathLike[str] = "runs/quickstart",
+    out: PathLike = "runs/quickstart",
     *,
     seeds: int = 3,
     epochs: int = EPOCHS,

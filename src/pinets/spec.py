@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from pinets._extras import require
-from pinets._files import write_bytes
+from pinets._files import PathLike, write_bytes
 from pinets._nearest import did_you_mean
 
 __all__ = ["ExpressionError", "build", "infer_input", "load", "misfit", "save"]
@@ -184,7 +183,7 @@ def _error(node: ast.expr | ast.keyword, reason: str) -> ExpressionError:
     return ExpressionError(f"{place}: {reason}")
 
 
-def save(path: str | os.PathLike[str], module: nn.Module, expression: str, **metadata: str) -> None:
+def save(path: PathLike, module: nn.Module, expression: str, **metadata: str) -> None:
     """Write a model into one safetensors file: its weights, and the expression that builds it.
 
     The file appears only when it is complete. A tensor that is used in two places is written twice.
@@ -214,7 +213,7 @@ def save(path: str | os.PathLike[str], module: nn.Module, expression: str, **met
     write_bytes(path, content)
 
 
-def load(path: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, str]]:
+def load(path: PathLike) -> tuple[nn.Module, dict[str, str]]:
     """Read a model from a file that :func:`save` wrote, and its metadata.
 
     Weights keep the type they were saved with. A file that is truncated, of another kind, or whose weights do not fit

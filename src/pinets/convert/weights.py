@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from pinets._extras import require
+from pinets._files import PathLike
 
 __all__ = ["load_weights", "read_metadata"]
 
 
-def load_weights(network: nn.Module, path: str | os.PathLike[str]) -> None:
+def load_weights(network: nn.Module, path: PathLike) -> None:
     """Load a state dict, as safetensors or as ``torch.save`` wrote it; every error names the file.
 
     Args:
@@ -31,12 +31,12 @@ def load_weights(network: nn.Module, path: str | os.PathLike[str]) -> None:
     network.load_state_dict(state)
 
 
-def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
+def read_metadata(path: PathLike) -> dict[str, str]:
     """The texts beside the weights in a safetensors file, such as the expression that ``pinets.spec`` keeps there."""
     return _read_safetensors(_require_file(path))[1]
 
 
-def _require_file(path: str | os.PathLike[str]) -> Path:
+def _require_file(path: PathLike) -> Path:
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {path}")
     return Path(path)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pinets._extras import require
-from pinets._files import user_cache
+from pinets._files import PathLike, user_cache
 from pinets.data.errors import DataError
 
 __all__ = ["Fetch", "Remote", "data_folder", "fetch", "obtain_file", "obtain_folder"]
@@ -40,7 +40,7 @@ class Remote:
         return f"{self.urls[0]} ({self.checksum})"
 
 
-def data_folder(given: str | Path | None = None) -> Path:
+def data_folder(given: PathLike | None = None) -> Path:
     """Where data sets are looked for: the given folder, or ``$PINETS_DATA``, or ``data`` in the user's cache.
 
     Example:

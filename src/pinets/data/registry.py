@@ -11,6 +11,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from pinets._files import PathLike
 from pinets._nearest import did_you_mean
 from pinets.data.download import Fetch, Remote, data_folder, fetch, obtain_file, obtain_folder
 from pinets.data.errors import DataError, MissingDataError, TooFewSamplesError
@@ -213,7 +214,7 @@ DATA_SETS = {
 
 
 def load(
-    name: str, data_dir: str | Path | None = None, *, download: bool = True, fetch: Fetch = fetch, **options: Any
+    name: str, data_dir: PathLike | None = None, *, download: bool = True, fetch: Fetch = fetch, **options: Any
 ) -> Splits[Any]:
     """Load a data set: its training, validation and test samples.
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pinets._files import write_bytes
+from pinets._files import PathLike, write_bytes
 from pinets.data.faces import IJB, YaleB
 from pinets.metrics.faces import (
     GRID,
@@ -68,14 +68,14 @@ class FaceResult:
         words = "-".join((self.model, self.protocol, self.data))
         return "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in words) + ".json"
 
-    def save(self, folder: Path) -> None:
-        write_bytes(folder / self.file_name, json.dumps(asdict(self), indent=1).encode())
+    def save(self, folder: PathLike) -> None:
+        write_bytes(Path(folder) / self.file_name, json.dumps(asdict(self), indent=1).encode())
 
 
-def load_results(folder: Path) -> list[FaceResult]:
+def load_results(folder: PathLike) -> list[FaceResult]:
     """All results saved in a folder, by their names; other JSON files in it are passed over."""
     results = []
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(Path(folder).glob("*.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except ValueError:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pinets._files import write_bytes
+from pinets._files import PathLike, write_bytes
 from pinets.data.errors import DataError
 from pinets.data.faces.face_pairs import FacePairs
 from pinets.metrics.faces import hardest_pairs
@@ -56,13 +56,14 @@ def face_table(results: Sequence[FaceResult]) -> list[list[str]]:
     return rows
 
 
-def write_face_report(folder: Path, path: Path | None = None) -> Path:
+def write_face_report(folder: PathLike, path: PathLike | None = None) -> Path:
     """Write one HTML file about all results saved in a folder, with everything in it.
 
     Args:
         folder: Holds what ``FaceResult.save`` wrote.
         path: Of the page; ``report.html`` in the folder if left out.
     """
+    folder = Path(folder)
     results = load_results(folder)
     if not results:
         raise FileNotFoundError(f"{folder} holds no results of pinets eval faces")
@@ -77,7 +78,7 @@ def write_face_report(folder: Path, path: Path | None = None) -> Path:
             pictures = [(folder / name, caption) for r in here for caption, name in r.pictures.items()]
             content += [picture_html(path, caption) for path, caption in pictures if path.is_file()]
         page.section(protocol, *content)
-    target = path or folder / "report.html"
+    target = folder / "report.html" if path is None else Path(path)
     write_bytes(target, page.render().encode())
     return target
 

@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from pinets._extras import require
+from pinets._files import PathLike
 from pinets.data.errors import DataError, MissingDataError
 
 __all__ = ["ChosenRows", "open_embeddings"]
 
 
-def open_embeddings(path: Path) -> Any:
+def open_embeddings(path: PathLike) -> Any:
     """Open a matrix of numbers, one row for each image; what is read is read from the disk when it is used.
 
     Arrays of Python objects, which are pickles, are refused.
     """
+    path = Path(path)
     if not path.is_file():
         raise MissingDataError(f"{path} is missing")
     numpy = require("numpy", extra="train")

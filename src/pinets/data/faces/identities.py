@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pinets._files import PathLike
 from pinets.data.damage import Damage
 from pinets.data.encoded import EncodedSet
 from pinets.data.errors import MissingDataError
@@ -16,7 +17,7 @@ from pinets.data.sets.folders import FolderSet, label_folders
 __all__ = ["open_identities", "open_identity_folders"]
 
 
-def open_identities(folder: Path, crop: Crop, damage: Damage | None = None) -> EncodedSet:
+def open_identities(folder: PathLike, crop: Crop, damage: Damage | None = None) -> EncodedSet:
     """Open the faces in a folder; what it holds decides how.
 
     Args:
@@ -24,6 +25,7 @@ def open_identities(folder: Path, crop: Crop, damage: Damage | None = None) -> E
         crop: For decoding.
         damage: Where to note records that cannot be read and are left out.
     """
+    folder = Path(folder)
     if not folder.is_dir():
         raise MissingDataError(f"{folder} is missing")
     if (folder / "train.rec").exists():

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from pinets._extras import require
+from pinets._files import PathLike
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.faces.text import read_text
 
@@ -59,7 +60,7 @@ class IJB:
     probes: Subjects | None
 
 
-def read_ijb(folder: Path) -> IJB:
+def read_ijb(folder: PathLike) -> IJB:
     """Read the folder ``meta`` of IJB-B or IJB-C, as insightface distributes it; which of them, the names tell.
 
     ============================================  ========================================================
@@ -72,6 +73,7 @@ def read_ijb(folder: Path) -> IJB:
 
     Galleries come in twos, and every probe's subject is in one of them.
     """
+    folder = Path(folder)
     found = sorted(folder.glob("*_face_tid_mid.txt"))
     if len(found) != 1:
         raise MissingDataError(f"{folder} must hold one file NAME_face_tid_mid.txt, got {len(found)}")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pinets._extras import require
-from pinets._files import write_pieces
+from pinets._files import PathLike, write_pieces
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.faces.text import read_text
 
@@ -32,11 +32,12 @@ class ImageList:
     people: Tensor
 
 
-def read_image_list(path: Path) -> ImageList:
+def read_image_list(path: PathLike) -> ImageList:
     """Read ``facescrub_features_list.json``, ``megaface_features_list.json_1000000_1``, or a text of one path a line.
 
     JSON holds ``path``, and ``id`` where the people are known; otherwise the folder an image stands in is the person.
     """
+    path = Path(path)
     text = read_text(path)
     if text.lstrip().startswith("{"):
         try:
@@ -54,7 +55,7 @@ def read_image_list(path: Path) -> ImageList:
     return ImageList(tuple(names), torch.tensor([number[person] for person in people]))
 
 
-def read_noises(path: Path) -> frozenset[str]:
+def read_noises(path: PathLike) -> frozenset[str]:
     """Read ``facescrub_noises.txt`` or ``megaface_noises.txt``: a path or a name a line, after a tab if there is one.
 
     Lines that begin with # are comments.
@@ -78,7 +79,7 @@ def keep(images: ImageList, noises: frozenset[str]) -> Tensor:
     return torch.tensor([number for number, path in enumerate(images.paths) if not noisy(path)], dtype=torch.int64)
 
 
-def write_features(folder: Path, paths: Sequence[str], ending: str, out: Path) -> None:
+def write_features(folder: PathLike, paths: Sequence[str], ending: str, out: PathLike) -> None:
     """Gather the features that MegaFace's tools write, a file for each image, in one ``.npy`` of a row each.
 
     Args:
@@ -87,6 +88,7 @@ def write_features(folder: Path, paths: Sequence[str], ending: str, out: Path) -
         ending: What follows an image's path in the name of its features, as ``_resnet50.bin``.
         out: Written row by row, and there once it is complete: nothing is held in memory.
     """
+    folder = Path(folder)
     write_pieces(out, _npy_pieces([folder / f"{path}{ending}" for path in paths]))
 
 

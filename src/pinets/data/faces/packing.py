@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from pinets._extras import require
+from pinets._files import PathLike
 from pinets.data.damage import Damage
 from pinets.data.encoded import EncodedSet
 from pinets.data.errors import DataError
@@ -29,8 +30,8 @@ class Packed:
 
 
 def pack(
-    source: str | Path,
-    folder: str | Path,
+    source: PathLike,
+    folder: PathLike,
     *,
     per_shard: int = 10_000,
     seed: int = 0,
@@ -50,7 +51,7 @@ def pack(
     if per_shard < 1:
         raise ValueError(f"per_shard must be at least 1, got {per_shard}")
     damage = Damage() if damage is None else damage
-    samples = open_identities(Path(source), CentreCrop(8, 8), damage)  # decoded as a trial: the size does not matter
+    samples = open_identities(source, CentreCrop(8, 8), damage)  # decoded as a trial: the size does not matter
     order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed))
     written, shards = 0, 0
     with new_folder(Path(folder)) as partial:

@@ -13,6 +13,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from pinets._files import PathLike
 from pinets.data.encoded import EncodedSet
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.faces.face_pairs import FacePairs
@@ -40,13 +41,14 @@ class PackedImages(EncodedSet):
         return replace(self, contents=contents, labels=self.labels[indices])
 
 
-def open_pack(path: Path, *, size: int = 112) -> FacePairs:
+def open_pack(path: PathLike, *, size: int = 112) -> FacePairs:
     """The pairs of a pack: images 2i and 2i + 1 are pair i.
 
     Args:
         path: The file.
         size: Images are scaled to this height and width.
     """
+    path = Path(path)
     if not path.is_file():
         raise MissingDataError(f"{path} is missing")
     content = load_arrays(path)

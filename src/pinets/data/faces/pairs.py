@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from pinets._files import PathLike
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.faces.face_pairs import FacePairs
 from pinets.data.faces.text import read_text
@@ -22,7 +23,7 @@ _ENDINGS = (".jpg", ".png", ".jpeg")
 ListedPair = tuple[tuple[str, int], tuple[str, int]]  # a person and the number of an image, twice
 
 
-def parse_pairs(path: Path) -> list[ListedPair]:
+def parse_pairs(path: PathLike) -> list[ListedPair]:
     """Read ``pairs.txt``, ``pairsDevTest.txt``, ``pairsDevTrain.txt`` or ``African_pairs.txt``.
 
     A line names a pair of one person (name, number, number) or of two (name, number, name, number). The first line may
@@ -60,7 +61,7 @@ def same_person(pairs: Sequence[ListedPair]) -> Tensor:
     return torch.tensor([first == second for (first, _), (second, _) in pairs])
 
 
-def open_pairs(path: Path, images: Path, *, size: int) -> FacePairs:
+def open_pairs(path: PathLike, images: PathLike, *, size: int) -> FacePairs:
     """The pairs of a list, with the images ``images/NAME/NAME_0001.jpg``, each of which is read once.
 
     Args:
@@ -68,6 +69,7 @@ def open_pairs(path: Path, images: Path, *, size: int) -> FacePairs:
         images: Holds one folder for each person.
         size: Images are scaled to this height and width.
     """
+    path, images = Path(path), Path(images)
     pairs = parse_pairs(path)
     faces = sorted({face for pair in pairs for face in pair})
     people = tuple(sorted({name for name, _ in faces}))
@@ -81,7 +83,7 @@ def open_pairs(path: Path, images: Path, *, size: int) -> FacePairs:
     )
 
 
-def open_rfw(folder: Path, *, size: int) -> dict[str, FacePairs]:
+def open_rfw(folder: PathLike, *, size: int) -> dict[str, FacePairs]:
     """The four subsets of Racial Faces in-the-Wild, by name.
 
     Args:
@@ -92,8 +94,9 @@ def open_rfw(folder: Path, *, size: int) -> dict[str, FacePairs]:
     return {name: open_pairs(path, images, size=size) for name, (path, images) in rfw_files(folder).items()}
 
 
-def rfw_files(folder: Path) -> dict[str, tuple[Path, Path]]:
+def rfw_files(folder: PathLike) -> dict[str, tuple[Path, Path]]:
     """The list and the folder of images of each subset, in the folder that :func:`open_rfw` takes."""
+    folder = Path(folder)
     root = folder / "test" if (folder / "test" / "txts").is_dir() else folder
     return {name: (root / "txts" / name / f"{name}_pairs.txt", root / "data" / name) for name in RFW_SUBSETS}
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pinets._files import PathLike
 from pinets.data.errors import DataError, MissingDataError
 
 __all__ = ["read_text"]
 
 
-def read_text(path: Path) -> str:
+def read_text(path: PathLike) -> str:
     """The text of a list, in UTF-8."""
+    path = Path(path)
     if not path.is_file():
         raise MissingDataError(f"{path} is missing")
     try:

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from pinets._files import PathLike
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.formats.decode import CentreCrop
 from pinets.data.sets.folders import FolderSet
@@ -43,13 +44,14 @@ def light_subset(azimuth: float, elevation: float) -> int:
     return 1 + sum(angle > limit for limit in _LIMITS)
 
 
-def open_yaleb(folder: Path, *, size: int) -> YaleB:
+def open_yaleb(folder: PathLike, *, size: int) -> YaleB:
     """Open the images of a folder; without those taken in ambient light, and those marked as bad.
 
     Args:
         folder: Holds ``CroppedYale`` or is it: ``yaleB01/yaleB01_P00A+000E+00.pgm`` and so on.
         size: The central square of the images is scaled to this height and width.
     """
+    folder = Path(folder)
     root = next((folder / name for name in _FOLDERS if list((folder / name).glob("yaleB*/"))), None)
     if root is None:
         raise MissingDataError(f"Extended Yale B is not in {folder}: put CroppedYale with yaleB01 and so on there")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pinets._extras import require
+from pinets._files import PathLike
 from pinets.data.errors import DataError
 from pinets.data.samples import Splits
 from pinets.data.sets.meshes import MeshSet, mesh_splits
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 
-def read_shapes(path: str | Path) -> Tensor:
+def read_shapes(path: PathLike) -> Tensor:
     """The shapes of a ``.npy`` file, or of a folder of meshes in the order of their names: float32, (N, V, 3)."""
     path = Path(path)
     if path.is_dir():

@@ -22,6 +22,7 @@ from typing import BinaryIO, NamedTuple, Self
 import torch
 from torch import Tensor
 
+from pinets._files import PathLike
 from pinets.data.damage import Damage
 from pinets.data.encoded import EncodedSet
 from pinets.data.errors import DataError, MissingDataError
@@ -94,7 +95,7 @@ def read_record(file: BinaryIO, offset: int) -> Record:
             return _unpack(_MAGIC.join(parts), f"{file.name}: the record at byte {offset}")
 
 
-def open_records(path: Path, crop: Crop, damage: Damage | None = None) -> RecordSet:
+def open_records(path: PathLike, crop: Crop, damage: Damage | None = None) -> RecordSet:
     """Open a ``.rec`` file with the ``.idx`` file beside it; identities are numbered as its labels are.
 
     The file ``property`` beside it, if there is one, says how many identities there are.
@@ -104,6 +105,7 @@ def open_records(path: Path, crop: Crop, damage: Damage | None = None) -> Record
         crop: For decoding.
         damage: Where to note records that cannot be read, which are left out.
     """
+    path = Path(path)
     offsets = _read_index(path)
     damage = Damage() if damage is None else damage
     with path.open("rb") as file:

@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pinets._extras import require
+from pinets._files import PathLike
 from pinets.data.encoded import EncodedSet, complete
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.formats.decode import Crop, encode_png
@@ -78,7 +79,7 @@ class ShardSet(EncodedSet):
         return replace(self, places=self.places[indices], labels=self.labels[indices])
 
 
-def open_shards(shards: Sequence[Path], crop: Crop, classes: Sequence[str] | None = None) -> ShardSet:
+def open_shards(shards: Sequence[PathLike], crop: Crop, classes: Sequence[str] | None = None) -> ShardSet:
     """Look up where the images of some shards are.
 
     Args:
@@ -87,7 +88,7 @@ def open_shards(shards: Sequence[Path], crop: Crop, classes: Sequence[str] | Non
         classes: Their names; the numbers that are found if left out.
     """
     places, labels = [], []
-    for number, path in enumerate(shards):
+    for number, path in enumerate(map(Path, shards)):
         spans, answers = _index(path)
         if classes is not None:
             check_labels(answers, len(classes), path)
@@ -125,7 +126,7 @@ def shard_classes(folder: Path) -> list[str] | None:
     return named.read_text(encoding="utf-8").splitlines() if named.is_file() else None
 
 
-def write_shards(splits: Splits[Any], folder: Path, *, per_shard: int = 1000, seed: int = 0) -> None:
+def write_shards(splits: Splits[Any], folder: PathLike, *, per_shard: int = 1000, seed: int = 0) -> None:
     """Write a set as shards, in random order; ``folder`` appears once all of them are complete.
 
     Encoded images are copied as they are, decoded ones become PNG.
@@ -136,7 +137,7 @@ def write_shards(splits: Splits[Any], folder: Path, *, per_shard: int = 1000, se
         per_shard: How many images go into a file.
         seed: Of the order.
     """
-    with new_folder(folder) as partial:
+    with new_folder(Path(folder)) as partial:
         parts = {"train": splits.train, "validation": splits.validation, "test": splits.test}
         for part, samples in parts.items():
             order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from pinets._files import PathLike
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.faces.face_pairs import FacePairs
 from pinets.data.faces.identities import open_identity_folders
@@ -45,7 +46,7 @@ def find_lfw(root: Path) -> Path:
     )
 
 
-def read_lfw_view1(folder: Path, *, size: int = 64, validation: float = 0.1, smallest: int = 1) -> LfwView1:
+def read_lfw_view1(folder: PathLike, *, size: int = 64, validation: float = 0.1, smallest: int = 1) -> LfwView1:
     """Read the people of ``pairsDevTrain.txt`` to train on, and the pairs of ``pairsDevTest.txt``.
 
     Some of the people are held out of training. The validation pairs are made of their images, half of them of one
@@ -57,6 +58,7 @@ def read_lfw_view1(folder: Path, *, size: int = 64, validation: float = 0.1, sma
         validation: The share of the people held out; always the same people.
         smallest: People with fewer images than that are left out of training.
     """
+    folder = Path(folder)
     developed, tested = (_people(parse_pairs(folder / name)) for name in (_TRAIN, _TEST))
     random.Random(0).shuffle(developed)  # with another split for every seed, runs could not be compared
     count = round(validation * len(developed))

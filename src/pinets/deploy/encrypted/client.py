@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import secrets
 import warnings
 from pathlib import Path
 
 import numpy as np
 
+from pinets._files import PathLike
 from pinets.deploy.encrypted.backend import Vector
 from pinets.deploy.encrypted.errors import EncryptedError, FileError, RangeWarning
 from pinets.deploy.encrypted.files import Container, naming, read_container, write_container
@@ -25,8 +25,6 @@ from pinets.deploy.encrypted.seal import SealDecryptor, SealScheme, make_keys
 __all__ = ["EVALUATION_KEYS", "PLAN", "SECRET_KEY", "Client", "make_client_keys", "read_plan"]
 
 PLAN, SECRET_KEY, EVALUATION_KEYS = "plan.json", "secret.key", "evaluation.keys"
-
-PathLike = str | os.PathLike[str]
 
 
 def read_plan(folder: PathLike) -> Plan:

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import torch
 
-from pinets._files import write_pieces
+from pinets._files import PathLike, write_pieces
 from pinets.deploy.encrypted.circuit import Affine, Circuit, Product
 from pinets.deploy.encrypted.errors import FileError, KeyMismatchError
 
@@ -51,9 +51,7 @@ class Container:
     parts: dict[str, bytes] = field(repr=False)
     facts: dict[str, Any] = field(default_factory=dict)
 
-    def require(
-        self, *, plan: str, keys: str | None = None, parts: Collection[str] = (), path: str | os.PathLike[str]
-    ) -> Container:
+    def require(self, *, plan: str, keys: str | None = None, parts: Collection[str] = (), path: PathLike) -> Container:
         """Itself, if it belongs to this plan and these keys, and has these parts."""
         if self.plan != plan:
             raise KeyMismatchError(f"{path} belongs to another plan than the one here")
@@ -73,7 +71,7 @@ def naming(place: object) -> Iterator[None]:
         raise FileError(f"{place}: {error}") from error
 
 
-def write_container(path: str | os.PathLike[str], container: Container, *, private: bool = False) -> None:
+def write_container(path: PathLike, container: Container, *, private: bool = False) -> None:
     """Write a file; it appears only when it is complete. A private one can be read by its owner alone."""
     header = {
         "version": _VERSION,
@@ -96,7 +94,7 @@ def write_container(path: str | os.PathLike[str], container: Container, *, priva
             os.umask(before)
 
 
-def read_container(path: str | os.PathLike[str], kind: str) -> Container:
+def read_container(path: PathLike, kind: str) -> Container:
     """Read a file of the given kind, or say what is wrong with it."""
     path = Path(path)
     if not path.is_file():
@@ -139,7 +137,7 @@ def _read_parts(file: BinaryIO, end: int, kind: str, path: Path) -> Container:
     return Container(kind, header["plan"], header["keys"], parts, dict(header["facts"]))
 
 
-def write_circuit(path: str | os.PathLike[str], circuit: Circuit, plan: str) -> None:
+def write_circuit(path: PathLike, circuit: Circuit, plan: str) -> None:
     """Write a compiled network: the server's, it holds the weights."""
     parts: dict[str, bytes] = {}
 
@@ -162,7 +160,7 @@ def write_circuit(path: str | os.PathLike[str], circuit: Circuit, plan: str) -> 
     write_container(path, Container("circuit", plan, "", parts, facts))
 
 
-def read_circuit(path: str | os.PathLike[str], plan: str) -> Circuit:
+def read_circuit(path: PathLike, plan: str) -> Circuit:
     """Read a compiled network that belongs to a plan."""
     container = read_container(path, "circuit").require(plan=plan, path=path)
 

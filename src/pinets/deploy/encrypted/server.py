@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pinets._files import write_bytes
+from pinets._files import PathLike, write_bytes
 from pinets.deploy.encrypted.circuit import Circuit
-from pinets.deploy.encrypted.client import EVALUATION_KEYS, PLAN, SECRET_KEY, PathLike, read_plan
+from pinets.deploy.encrypted.client import EVALUATION_KEYS, PLAN, SECRET_KEY, read_plan
 from pinets.deploy.encrypted.errors import FileError
 from pinets.deploy.encrypted.files import (
     Container,

@@ -12,15 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pinets._files import PathLike
 from pinets._modes import evaluating
 from pinets.deploy.encrypted.circuit import Circuit
-from pinets.deploy.encrypted.client import (
-    EVALUATION_KEYS,
-    Client,
-    PathLike,
-    make_client_keys,
-    require_no_secret_key,
-)
+from pinets.deploy.encrypted.client import EVALUATION_KEYS, Client, make_client_keys, require_no_secret_key
 from pinets.deploy.encrypted.plan import Plan
 from pinets.deploy.encrypted.server import Server, write_plan
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pinets._extras import require
-from pinets._files import user_cache, write_bytes
+from pinets._files import PathLike, user_cache, write_bytes
 from pinets._progress import track
 from pinets.metrics.generation.frechet import Moments
 from pinets.metrics.generation.sources import ImageSource, require_images
@@ -102,7 +102,7 @@ def collect(name: str, batches: Iterable[Tensor], extractor: Extractor) -> Featu
 
 
 def reference_statistics(
-    source: ImageSource, extractor: Extractor, *, count: int | None = None, batch_size: int = 50, cache_dir: Path
+    source: ImageSource, extractor: Extractor, *, count: int | None = None, batch_size: int = 50, cache_dir: PathLike
 ) -> FeatureStatistics:
     """The statistics of a reference set, from the disk if they were computed before.
 
@@ -115,7 +115,7 @@ def reference_statistics(
     """
     count = len(source) if count is None else min(count, len(source))
     key = hashlib.sha256(f"{source.fingerprint()} {extractor.name} {count}".encode()).hexdigest()[:24]
-    path = cache_dir / f"statistics-{key}.safetensors"
+    path = Path(cache_dir) / f"statistics-{key}.safetensors"
     if path.exists():
         try:
             return replace(FeatureStatistics.load(path), name=source.name)  # the same images, by whatever name
