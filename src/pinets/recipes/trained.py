@@ -13,8 +13,9 @@ from pinets import spec
 from pinets._nearest import did_you_mean
 from pinets.data import DataError, load, speech_features
 from pinets.data.encoded import EncodedSet
+from pinets.data.faces.pixels import FACE_PIXELS
 from pinets.recipes.kinds.classification import Images, Speech
-from pinets.recipes.kinds.faces import FACE_PIXELS, FacePack, LfwPeople
+from pinets.recipes.kinds.faces import FacePack, LfwPeople
 from pinets.recipes.kinds.model import Model, without_first_weights
 from pinets.recipes.kinds.recipe import Recipe
 from pinets.recipes.kinds.shapes import AutoencodingRecipe, Shapes

@@ -5,9 +5,11 @@ from pinets.data.faces.ijb import IJB, Subjects, TemplatePairs, read_ijb
 from pinets.data.faces.megaface import ImageList, keep, read_image_list, read_noises, write_features
 from pinets.data.faces.packs import open_pack
 from pinets.data.faces.pairs import RFW_SUBSETS, open_pairs, open_rfw, parse_pairs, rfw_files, same_person
+from pinets.data.faces.pixels import FACE_PIXELS
 from pinets.data.faces.yaleb import YaleB, light_subset, open_yaleb
 
 __all__ = [
+    "FACE_PIXELS",
     "ChosenRows",
     "IJB",
     "RFW_SUBSETS",

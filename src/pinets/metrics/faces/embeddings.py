@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from pinets._modes import evaluating
+from pinets.data.faces.pixels import FACE_PIXELS
 from pinets.data.samples import SampleSet
-from pinets.data.transforms.images import Normalize
 
 __all__ = ["Matrix", "Summed", "embed", "embed_faces", "raw_rows", "read_blocks", "read_rows", "require_finite_rows"]
 
@@ -128,6 +128,5 @@ def embed_faces(network: nn.Module, faces: SampleSet, *, flip: bool = True, batc
         flip: Add the embedding of the mirror image, as published.
         batch: Images at a time; only speed and memory depend on it.
     """
-    normalize = Normalize((127.5 / 255,) * 3, (128 / 255,) * 3)
     parts = torch.arange(len(faces)).split(batch)
-    return embed(network, (normalize(faces.read(part, torch.empty(len(part), 0))) for part in parts), flip=flip)
+    return embed(network, (FACE_PIXELS(faces.read(part, torch.empty(len(part), 0))) for part in parts), flip=flip)

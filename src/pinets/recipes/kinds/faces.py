@@ -8,20 +8,12 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from pinets.data import (
-    CentreCrop,
-    Compose,
-    MissingDataError,
-    Normalize,
-    RandomFlip,
-    SampleSet,
-    Transform,
-    data_folder,
-)
+from pinets.data import CentreCrop, Compose, MissingDataError, RandomFlip, SampleSet, Transform, data_folder
 from pinets.data.damage import Damage, ForgivingSet
 from pinets.data.faces.face_pairs import FacePairs
 from pinets.data.faces.identities import open_identities
 from pinets.data.faces.packs import open_pack
+from pinets.data.faces.pixels import FACE_PIXELS
 from pinets.data.sets.lfw import find_lfw, read_lfw_view1
 from pinets.data.transforms.jitter import RandomLight, RandomSimilarity
 from pinets.recipes.kinds.model import Network
@@ -40,9 +32,7 @@ from pinets.train.task import Split
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["FACE_PIXELS", "Embedder", "FaceInputs", "FacePack", "FaceRecipe", "LfwPeople"]
-
-FACE_PIXELS = Normalize((127.5 / 255,) * 3, (128 / 255,) * 3)  # (x - 127.5) / 128
+__all__ = ["Embedder", "FaceInputs", "FacePack", "FaceRecipe", "LfwPeople"]
 
 
 class Embedder(Network):
