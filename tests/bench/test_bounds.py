@@ -32,6 +32,14 @@ def test_a_linear_network_is_certified_exactly_where_it_withstands(eps, certifie
     assert row.tighter == pytest.approx(1.0, abs=1e-3), "a single linear map leaves nothing to gain"
 
 
+def test_the_goal_is_one_for_the_mean():
+    rows = [bench.Row(bench.Case("CCP", 3), 0.01, 1, 1.0, tighter, 1.0, 1.0, 1.0) for tighter in (2.0, 5.0)]
+    results = bench.BoundsBench("bounds", rows, {}, {"goal": bench.GOAL})
+    assert results.summary() == "3.50 times tighter than plain intervals on average; goal 3"
+    assert results.to_json()["goal"] == 3.0
+    assert results.to_json()["rows"][1]["tighter"] == 5.0
+
+
 def test_bounds_that_an_attack_breaks_are_an_error(monkeypatch):
     network = linear([[1.0] * 4, [0.0] * 4], [-2.0, 0.0])
     monkeypatch.setattr(bench, "attack", lambda *_: torch.zeros(1, dtype=torch.bool))

@@ -77,7 +77,7 @@ def rows(seconds: dict[int, float], *, rate: float, k: int = 256, run: str = "fo
 
 def test_the_summary_counts_what_reaches_the_goal():
     measured = rows({2: 1.0}, rate=0.9) + rows({4: 1.0}, rate=0.8) + rows({8: 1.0}, rate=0.2, k=64)
-    bench = CoreBench(measured, skipped=[Case("CCP", 1, 2, 3, 4)], machine={})
+    bench = CoreBench("core", measured, machine={}, skipped=[Case("CCP", 1, 2, 3, 4)])
     assert bench.reached("forward") == (1, 2)
     assert "forward: 1 of 2 cases" in bench.summary()
     assert "lowest 0.80" in bench.summary()
@@ -86,16 +86,16 @@ def test_the_summary_counts_what_reaches_the_goal():
 
 @pytest.mark.parametrize("power, growth", [(1, 1.0), (2, 2.0)])
 def test_growth_tells_linear_from_quadratic(power, growth):
-    bench = CoreBench(rows({n: 0.5 + n**power for n in (2, 4, 8)}, rate=1), skipped=[], machine={})
+    bench = CoreBench("core", rows({n: 0.5 + n**power for n in (2, 4, 8)}, rate=1), machine={})
     assert bench.growth("forward") == [pytest.approx(growth)]
-    assert CoreBench(rows({2: 1.0, 4: 2.0}, rate=1), skipped=[], machine={}).growth("forward") == []
+    assert CoreBench("core", rows({2: 1.0, 4: 2.0}, rate=1), machine={}).growth("forward") == []
 
 
 def test_a_run_reports_every_case_within_its_time():
     which = [Case("CCP", 8, 4, n, 2) for n in (1, 2)]
     started, finished = [], []
     bench = bench_core(
-        which, seconds=60, on_start=lambda case, left: started.append((case, left)), on_rows=finished.extend
+        which, seconds=60, on_start=lambda case, left: started.append((case, left)), on_row=finished.append
     )
     assert [case for case, _ in started] == which
     assert started[0][1] > started[1][1] > 0
@@ -105,6 +105,7 @@ def test_a_run_reports_every_case_within_its_time():
     content = json.loads(json.dumps(bench.to_json()))
     assert len(content["rows"]) == 4
     assert content["machine"]["torch"] == torch.__version__
+    assert (content["benchmark"], content["goals"], content["not_measured"]) == ("core", core.GOALS, [])
     assert content["rows"][0]["rate"] == pytest.approx(bench.rows[0].bare_seconds / bench.rows[0].seconds)
 
 
@@ -112,3 +113,4 @@ def test_cases_without_time_are_listed_not_dropped():
     which = [Case("CCP", 8, 4, n, 2) for n in (1, 2)]
     bench = bench_core(which, seconds=0)
     assert (bench.rows, bench.skipped) == ([], which)
+    assert [case["N"] for case in bench.to_json()["not_measured"]] == [1, 2]

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from pinets.bench.export import Case, ExportBench, Row, bench_export
+from pinets.bench.export import Case, Row, bench_export
+from pinets.bench.rows import Results
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -16,11 +17,14 @@ def test_both_run_and_agree():
     assert row.torch_seconds > 0
     assert row.onnx_seconds > 0
     assert row.difference < 1e-4
-    assert json.loads(json.dumps(bench.to_json()))["rows"][0]["case"]["model"] == "ccp4_mnist"
+    content = json.loads(json.dumps(bench.to_json()))
+    assert content["goal"] == 1.0
+    assert content["rows"][0]["case"]["model"] == "ccp4_mnist"
+    assert (content["rows"][0]["ratio"], content["rows"][0]["reached"]) == (row.ratio, row.reached)
 
 
 def test_the_goal_is_both_speed_and_agreement():
     case = Case("ccp4_mnist", 1)
     rows = [Row(case, 2.0, 1.0, 1e-6), Row(case, 1.0, 2.0, 1e-6), Row(case, 2.0, 1.0, 1e-3)]
     assert [row.reached for row in rows] == [True, False, False]
-    assert ExportBench(rows, {}).summary() == "1 of 3 not slower than eager torch"
+    assert Results("export", rows, {}).summary() == "1 of 3 goals reached"

@@ -43,5 +43,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(fid, "bench_fid", lambda ways, **options: small(ways, **options, num_features=64, rounds=1))
     out = tmp_path / "bench.json"
     assert main(["bench", "fid", "--quick", "--images", "2", "--seconds", "1", "--out", str(out)]) == 0
-    assert PLAIN in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert PLAIN in told
+    assert f"{len(QUICK)} rows, none has a goal" in told
     assert json.loads(out.read_text())["images"] == 2

@@ -7,8 +7,8 @@ whose class is certified over the whole ball with the share that withstands an a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pinets.algebra.bounds import ball, bounds, interval_bounds, margins
+from pinets.bench.rows import Measured, Results, collect
 from pinets.bench.timing import machine
 from pinets.data import ImageSet, load
 from pinets.layers import CCP, NCP, NCPSkip
@@ -48,7 +49,7 @@ QUICK = [Case("CCP", 3)]
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Measured):
     """What a case came to at one radius.
 
     Attributes:
@@ -80,23 +81,12 @@ class Row:
 
 
 @dataclass(frozen=True)
-class BoundsBench:
-    """The rows measured, and the machine."""
-
-    rows: list[Row]
-    machine: dict[str, object]
+class BoundsBench(Results[Row]):
+    """Results whose goal is one for their mean."""
 
     def summary(self) -> str:
         mean = sum(row.tighter for row in self.rows) / max(1, len(self.rows))
         return f"{mean:.2f} times tighter than plain intervals on average; goal {GOAL:.0f}"
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "benchmark": "bounds",
-            "machine": self.machine,
-            "goal": GOAL,
-            "rows": [asdict(row) for row in self.rows],
-        }
 
 
 def bench_bounds(
@@ -118,16 +108,17 @@ def bench_bounds(
         radii: Of the balls.
         on_row: Called with each result as it comes.
     """
-    facts, rows = machine(), []
+    facts = machine()
     splits = load("mnist", data_dir)
     x, labels = _pixels(splits.test)
-    for case in which:
-        network = train(case, splits.train, epochs)
-        for eps in radii:
-            rows.append(measure(case, network, x[:samples], labels[:samples], eps))
-            if on_row is not None:
-                on_row(rows[-1])
-    return BoundsBench(rows, facts)
+
+    def rows() -> Iterator[Row]:
+        for case in which:
+            network = train(case, splits.train, epochs)
+            for eps in radii:
+                yield measure(case, network, x[:samples], labels[:samples], eps)
+
+    return BoundsBench("bounds", collect(rows(), on_row), facts, {"goal": GOAL})
 
 
 def train(case: Case, digits: ImageSet, epochs: int) -> nn.Module:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pinets._memory import keep_memory
 from pinets._nearest import did_you_mean
+from pinets.bench.rows import Measured, Results, collect
 from pinets.bench.timing import interleave, machine, medians
 from pinets.layers import CCP, NCP, NCPSkip
 from pinets.polynomial import Polynomial
@@ -84,7 +86,7 @@ def cases(grid: dict[str, tuple[str | int, ...]] = FULL, only: Sequence[tuple[st
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Measured):
     """The median seconds of a model and of its bare products, forward (without gradients) or with the backward pass."""
 
     case: Case
@@ -97,19 +99,25 @@ class Row:
     def rate(self) -> float:
         return self.bare_seconds / self.seconds
 
+    @property
+    def reached(self) -> bool | None:
+        return self.rate >= GOALS[self.run] if self.case.products_dominate else None
+
+    def to_json(self) -> dict[str, Any]:
+        told = {"seconds": self.seconds, "bare_seconds": self.bare_seconds, "rounds": self.rounds}
+        return {**asdict(self.case), "run": self.run, "rate": self.rate} | told
+
 
 @dataclass(frozen=True)
-class CoreBench:
-    """The rows measured, the cases there was no time for, and the machine."""
+class CoreBench(Results[Row]):
+    """Results, and the cases there was no time for."""
 
-    rows: list[Row]
-    skipped: list[Case]
-    machine: dict[str, object]
+    skipped: list[Case] = field(default_factory=list)
 
     def reached(self, run: str) -> tuple[int, int]:
         """In how many cases, of those where the products dominate, the rate reaches its goal."""
-        rates = [row.rate for row in self.rows if row.run == run and row.case.products_dominate]
-        return sum(rate >= GOALS[run] for rate in rates), len(rates)
+        wanted = [row.reached for row in self.rows if row.run == run and row.reached is not None]
+        return sum(wanted), len(wanted)
 
     def growth(self, run: str) -> list[float]:
         """What a further order costs at high orders, relative to low orders: 1 is linear, more is worse.
@@ -150,19 +158,8 @@ class CoreBench:
             lines.append(f"not measured for lack of time: {len(self.skipped)} cases, from {self.skipped[0]} on")
         return "\n".join(lines)
 
-    def to_json(self) -> dict[str, object]:
-        return {
-            "benchmark": "core",
-            "machine": self.machine,
-            "goals": GOALS,
-            "summary": self.summary().splitlines(),
-            "rows": [
-                {**asdict(row.case), "run": row.run, "rate": row.rate}
-                | {"seconds": row.seconds, "bare_seconds": row.bare_seconds, "rounds": row.rounds}
-                for row in self.rows
-            ],
-            "not_measured": [asdict(case) for case in self.skipped],
-        }
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"not_measured": [asdict(case) for case in self.skipped]}
 
 
 def bench_core(
@@ -170,7 +167,7 @@ def bench_core(
     *,
     seconds: float = 900.0,
     on_start: Callable[[Case, float], None] | None = None,
-    on_rows: Callable[[list[Row]], None] | None = None,
+    on_row: Callable[[Row], None] | None = None,
 ) -> CoreBench:
     """Time every case against its bare products.
 
@@ -178,25 +175,26 @@ def bench_core(
         which: The cases, from :func:`cases`.
         seconds: Start no further case after this time. It is shared among the cases by their work.
         on_start: Called before a case with the case and the seconds left.
-        on_rows: Called after a case with its rows.
+        on_row: Called with each result as it comes.
     """
-    rows: list[Row] = []
-    end = time.perf_counter() + seconds
     facts = machine()
     keep_memory()
+    rows = collect(_measured(which, seconds, on_start), on_row)
+    done = {row.case for row in rows}
+    return CoreBench("core", rows, facts, {"goals": GOALS}, skipped=[case for case in which if case not in done])
+
+
+def _measured(which: Sequence[Case], seconds: float, on_start: Callable[[Case, float], None] | None) -> Iterator[Row]:
+    end = time.perf_counter() + seconds
     work_left = sum(_work(case) for case in which)
-    for position, case in enumerate(which):
+    for case in which:
         left = end - time.perf_counter()
         if left <= 0:
-            return CoreBench(rows, skipped=list(which[position:]), machine=facts)
+            return
         if on_start is not None:
             on_start(case, left)
-        measured = measure(case, seconds=left * _work(case) / work_left)
+        yield from measure(case, seconds=left * _work(case) / work_left)
         work_left -= _work(case)
-        rows += measured
-        if on_rows is not None:
-            on_rows(measured)
-    return CoreBench(rows, skipped=[], machine=facts)
 
 
 def measure(case: Case, *, seconds: float, least: int = 5) -> list[Row]:

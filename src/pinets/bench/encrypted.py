@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,10 +16,11 @@ import numpy as np
 from torch import Tensor, nn
 
 from pinets._extras import require
+from pinets.bench.rows import Measured, Results, collect
 from pinets.bench.timing import machine
 from pinets.deploy.encrypted import Circuit, Parameters, Plan, Trial, plan_network, run_trial
 
-__all__ = ["Case", "EncryptedBench", "Row", "bench_encrypted", "run_tenseal"]
+__all__ = ["Case", "Row", "bench_encrypted", "run_tenseal"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,7 @@ class Peer:
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Measured):
     """What a case came to: one image after the other on one core, and the same on all; TenSEAL on one core."""
 
     name: str
@@ -56,6 +57,17 @@ class Row:
     def ratio(self) -> float | None:
         """How many times less time one image takes than with TenSEAL's own matrix product, both on one core."""
         return None if self.tenseal is None else self.tenseal.seconds / self.single.evaluate_seconds
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "plan": self.plan.to_json(),
+            "single": self.single.to_json(),
+            "workers": self.workers,
+            "amortised_seconds": self.amortised_seconds,
+            "tenseal": None if self.tenseal is None else asdict(self.tenseal),
+            "ratio": self.ratio,
+        }
 
     def __str__(self) -> str:
         text = (
@@ -72,29 +84,6 @@ class Row:
         return text
 
 
-@dataclass(frozen=True)
-class EncryptedBench:
-    """The rows measured, and the machine."""
-
-    rows: list[Row]
-    machine: dict[str, object]
-
-    def to_json(self) -> dict[str, Any]:
-        rows = [
-            {
-                "name": row.name,
-                "plan": row.plan.to_json(),
-                "single": row.single.to_json(),
-                "workers": row.workers,
-                "amortised_seconds": row.amortised_seconds,
-                "tenseal": None if row.tenseal is None else asdict(row.tenseal),
-                "ratio": row.ratio,
-            }
-            for row in self.rows
-        ]
-        return {"benchmark": "encrypted", "machine": self.machine, "rows": rows}
-
-
 def bench_encrypted(
     cases: Iterable[Case],
     *,
@@ -102,7 +91,7 @@ def bench_encrypted(
     peer_images: int = 2,
     options: dict[str, Any] | None = None,
     on_row: Callable[[Row], None] | None = None,
-) -> EncryptedBench:
+) -> Results[Row]:
     """Measure every case.
 
     Args:
@@ -112,19 +101,20 @@ def bench_encrypted(
         options: Of the planner.
         on_row: Called with each result as it comes.
     """
-    facts, rows = machine(), []
-    for case in cases:
-        plan, circuit = plan_network(case.network, case.calibration, **(options or {}))
-        single = _trial(case, plan, circuit, workers=1)
-        amortised = single if workers == 1 else _trial(case, plan, circuit, workers=workers)
-        peer = None
-        if peer_images and len(circuit.products) == 1:
-            peer = run_tenseal(circuit, plan.parameters, case.inputs[:peer_images])
-        row = Row(case.name, plan, single, workers, amortised.evaluate_seconds, peer)
-        rows.append(row)
-        if on_row is not None:
-            on_row(row)
-    return EncryptedBench(rows, facts)
+    facts = machine()
+    rows = (measure(case, workers, peer_images, options or {}) for case in cases)
+    return Results("encrypted", collect(rows, on_row), facts)
+
+
+def measure(case: Case, workers: int, peer_images: int, options: Mapping[str, Any]) -> Row:
+    """Plan one case and try it, on one core, on all, and with TenSEAL."""
+    plan, circuit = plan_network(case.network, case.calibration, **options)
+    single = _trial(case, plan, circuit, workers=1)
+    amortised = single if workers == 1 else _trial(case, plan, circuit, workers=workers)
+    peer = None
+    if peer_images and len(circuit.products) == 1:
+        peer = run_tenseal(circuit, plan.parameters, case.inputs[:peer_images])
+    return Row(case.name, plan, single, workers, amortised.evaluate_seconds, peer)
 
 
 def _trial(case: Case, plan: Plan, circuit: Circuit, workers: int) -> Trial:

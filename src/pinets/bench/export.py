@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from pinets._extras import require
-from pinets.bench.rows import collect
+from pinets.bench.rows import Measured, Results, collect
 from pinets.bench.timing import interleave, machine, medians
 from pinets.deploy.export import Metadata, export
 from pinets.models import create_model, model_entry
 
-__all__ = ["FULL", "QUICK", "Case", "ExportBench", "Row", "bench_export", "open_session"]
+__all__ = ["FULL", "QUICK", "Case", "Row", "bench_export", "open_session"]
 
 GOAL = 1.0  # onnxruntime's time relative to torch's, at most
 PARITY = 1e-4
@@ -48,7 +48,7 @@ QUICK = [Case("ccp4_mnist", 32), Case("polynomial_resnet_cifar", 8, {"width": 16
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Measured):
     """Seconds for one batch, and the largest difference of outputs relative to the largest output."""
 
     case: Case
@@ -64,6 +64,9 @@ class Row:
     def reached(self) -> bool:
         return self.ratio <= GOAL and self.difference <= PARITY
 
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"ratio": self.ratio, "reached": self.reached}
+
     def __str__(self) -> str:
         return (
             f"{self.case!s:36} torch {self.torch_seconds * 1e3:9.3f} ms, onnxruntime {self.onnx_seconds * 1e3:9.3f} ms"
@@ -72,24 +75,9 @@ class Row:
         )
 
 
-@dataclass(frozen=True)
-class ExportBench:
-    """The rows measured, and the machine."""
-
-    rows: list[Row]
-    machine: dict[str, object]
-
-    def summary(self) -> str:
-        return f"{sum(row.reached for row in self.rows)} of {len(self.rows)} not slower than eager torch"
-
-    def to_json(self) -> dict[str, object]:
-        rows = [{**asdict(row), "ratio": row.ratio, "reached": row.reached} for row in self.rows]
-        return {"benchmark": "export", "machine": self.machine, "goal": GOAL, "summary": self.summary(), "rows": rows}
-
-
 def bench_export(
     which: Iterable[Case] = FULL, *, seconds: float = 10.0, on_row: Callable[[Row], None] | None = None
-) -> ExportBench:
+) -> Results[Row]:
     """Time every case.
 
     Args:
@@ -100,7 +88,7 @@ def bench_export(
     facts = machine()
     with tempfile.TemporaryDirectory() as folder:
         rows = collect((measure(case, Path(folder) / "model.onnx", seconds) for case in which), on_row)
-    return ExportBench(rows, facts)
+    return Results("export", rows, facts, {"goal": GOAL})
 
 
 def measure(case: Case, path: Path, seconds: float) -> Row:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from pinets._memory import keep_memory
 from pinets.bench.floor import convolutions_alone
 from pinets.bench.memory import peak_bytes
-from pinets.bench.rows import Results
+from pinets.bench.rows import Measured, Results, collect
 from pinets.bench.timing import interleave, machine, medians
 from pinets.metrics.faces import search
 from pinets.metrics.faces.blocks import BLOCK
@@ -79,7 +79,7 @@ QUICK: list[SearchCase | LatencyCase] = [SearchCase(gallery=20_000), *_LATENCY]
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Measured):
     """One comparison: a value, what it is measured against, and the goal, at least or at most."""
 
     case: SearchCase | LatencyCase
@@ -94,7 +94,7 @@ class Row:
         return self.ratio >= self.goal if self.at_least else self.ratio <= self.goal
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"case": str(self.case), "reached": self.reached}
+        return super().to_json() | {"case": str(self.case), "reached": self.reached}
 
     def __str__(self) -> str:
         told = ", ".join(f"{name} {value:.4g}" for name, value in self.details.items())
@@ -116,15 +116,14 @@ def bench_faces(
         seconds: How long to time each; a few rounds run in any case.
         on_row: Called with each result as it comes.
     """
-    facts, rows = machine(), []
+    facts = machine()
     keep_memory()
-    for case in which:
-        found = measure_search(case, seconds) if isinstance(case, SearchCase) else [measure_latency(case, seconds)]
-        for row in found:
-            rows.append(row)
-            if on_row is not None:
-                on_row(row)
-    return Results("faces", rows, facts)
+    rows = (
+        row
+        for case in which
+        for row in (measure_search(case, seconds) if isinstance(case, SearchCase) else [measure_latency(case, seconds)])
+    )
+    return Results("faces", collect(rows, on_row), facts)
 
 
 @torch.inference_mode()

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from pinets.bench.rows import Measured, Results
 from pinets.bench.timing import interleave, machine, medians
 from pinets.metrics.inception import Inception, fold_batch_norm
 
-__all__ = ["FULL", "PLAIN", "QUICK", "FidBench", "Row", "bench_fid"]
+__all__ = ["FULL", "PLAIN", "QUICK", "Row", "bench_fid"]
 
 PLAIN = "plain loop, one image at a time"
 BATCHED = "batches"
@@ -29,7 +30,7 @@ FULL = (*QUICK, COMPILED, BFLOAT16)
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Measured):
     """One way to run the network.
 
     Attributes:
@@ -51,19 +52,6 @@ class Row:
         )
 
 
-@dataclass(frozen=True)
-class FidBench:
-    """The rows measured, and the machine."""
-
-    rows: list[Row]
-    images: int
-    batch: int
-    machine: dict[str, object]
-
-    def to_json(self) -> dict[str, object]:
-        return {"benchmark": "fid", **asdict(self)}
-
-
 def bench_fid(
     ways: Sequence[str] = QUICK,
     *,
@@ -73,7 +61,7 @@ def bench_fid(
     seconds: float = 60.0,
     rounds: int = 3,
     num_features: int = 2048,
-) -> FidBench:
+) -> Results[Row]:
     """Time the same images through the network in several ways, in turn.
 
     Args:
@@ -95,7 +83,7 @@ def bench_fid(
     worthwhile = {way: call for way, call in calls.items() if times[way] <= 2 * times[PLAIN]}
     times |= medians(interleave(worthwhile, seconds=seconds, warmup=0, least=rounds))
     rows = [Row(way, images / time, times[PLAIN] / time, deviations[way]) for way, time in times.items()]
-    return FidBench(rows, images, batch, facts)
+    return Results("fid", rows, facts, {"images": images, "batch": batch})
 
 
 def _random(num_features: int) -> Inception:

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Generic, TypeVar
 
-__all__ = ["Comparison", "Results", "collect"]
-
-
-class Measured(Protocol):
-    """A row that may have a goal."""
-
-    @property
-    def reached(self) -> bool | None: ...
-
-    def to_json(self) -> dict[str, Any]: ...
-
-
-Row = TypeVar("Row")
-MeasuredRow = TypeVar("MeasuredRow", bound=Measured)
+__all__ = ["Comparison", "Measured", "Results", "collect"]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Measured:
+    """A row; subclasses add what was measured."""
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether it reached its goal; None where it has none."""
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+Row = TypeVar("Row", bound=Measured)
+
+
+@dataclass(frozen=True)
+class Comparison(Measured):
     """What a case came to, in seconds or bytes, and the baseline; less is better."""
 
     case: Any  # whose goal is the largest ratio that we want, or None
@@ -50,26 +53,28 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         told = {"case": str(self.case), "goal": self.case.goal, "ratio": self.ratio, "reached": self.reached}
-        return asdict(self) | told
+        return super().to_json() | told
 
 
 @dataclass(frozen=True)
-class Results(Generic[MeasuredRow]):
-    """The rows that a benchmark measured, and the machine."""
+class Results(Generic[Row]):
+    """The rows that a benchmark measured, the machine, and what was chosen for all of them."""
 
     benchmark: str
-    rows: list[MeasuredRow]
+    rows: list[Row]
     machine: dict[str, object]
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def summary(self) -> str:
-        """Which goals were reached; rows without one do not count."""
+        """How many goals were reached; rows without one do not count."""
         wanted = [row.reached for row in self.rows if row.reached is not None]
-        return f"{sum(wanted)} of {len(wanted)} goals reached"
+        return f"{sum(wanted)} of {len(wanted)} goals reached" if wanted else f"{len(self.rows)} rows, none has a goal"
 
     def to_json(self) -> dict[str, Any]:
         return {
             "benchmark": self.benchmark,
             "machine": self.machine,
+            **self.settings,
             "summary": self.summary(),
             "rows": [row.to_json() for row in self.rows],
         }

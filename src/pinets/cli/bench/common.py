@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pinets.cli.parser import Parser, UsageError
 
-__all__ = ["add_out", "choose", "finish", "show", "use_threads", "write"]
+if TYPE_CHECKING:
+    from pinets.bench.rows import Results
+
+__all__ = ["add_out", "choose", "finish", "show", "use_threads"]
 
 Case = TypeVar("Case")
 
 
-class Bench(Protocol):
-    def summary(self) -> str: ...
-    def to_json(self) -> dict[str, Any]: ...
-
-
 def add_out(parser: Parser, benchmark: str) -> None:
-    """Add ``--out``, to be written with :func:`finish` or :func:`write`."""
+    """Add ``--out``, to be written with :func:`finish`."""
     parser.add_argument(
         "--out", metavar="FILE", default=f"runs/bench-{benchmark}.json", help="JSON (default: %(default)s)"
     )
@@ -47,16 +45,11 @@ def show(row: object) -> None:
     print(row, flush=True)
 
 
-def finish(bench: Bench, out: str) -> int:
-    """Print the summary and write what was measured."""
-    print(f"\n{bench.summary()}")
-    return write(bench.to_json(), out)
-
-
-def write(content: dict[str, Any], out: str) -> int:
-    """Write what was measured as JSON."""
+def finish(results: Results[Any], out: str) -> int:
+    """Print the summary and write what was measured as JSON."""
     from pinets._files import write_bytes
 
-    write_bytes(out, json.dumps(content, indent=1).encode())
+    print(f"\n{results.summary()}")
+    write_bytes(out, json.dumps(results.to_json(), indent=1).encode())
     print(f"written to {out}")
     return 0

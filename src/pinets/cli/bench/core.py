@@ -58,7 +58,7 @@ def run_core(args: argparse.Namespace) -> int:
     print(f"{'':40}{'forward':^30}{'forward + backward':^30}")
     print(f"{'model':8}{'d':>8}{'k':>8}{'N':>8}{'batch':>8}" + f"{'ms':>10}{'bare ms':>10}{'rate':>10}" * 2)
     seconds = args.seconds or (30 if args.quick else 900)
-    bench = core.bench_core(which, seconds=seconds, on_start=_announce, on_rows=_print_rows)
+    bench = core.bench_core(which, seconds=seconds, on_start=_announce, on_row=_print_row)
     return finish(bench, args.out)
 
 
@@ -68,14 +68,15 @@ def _announce(case: Case, seconds_left: float) -> None:
         print(f"\r{case} ... at most {minutes}:{seconds:02} left ", end="\x1b[K", file=sys.stderr, flush=True)
 
 
-def _print_rows(rows: list[Row]) -> None:
+def _print_row(row: Row) -> None:
+    """A line of the table has both rows of a case."""
+    figures, case = f"{row.seconds * 1e3:10.3f}{row.bare_seconds * 1e3:10.3f}{row.rate:10.2f}", row.case
+    if row.run != "forward":
+        print(figures, flush=True)
+        return
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-    case = rows[0].case
-    sizes = f"{case.model:8}{case.d:8}{case.k:8}{case.N:8}{case.batch:8}"
-    print(
-        sizes + "".join(f"{r.seconds * 1e3:10.3f}{r.bare_seconds * 1e3:10.3f}{r.rate:10.2f}" for r in rows), flush=True
-    )
+    print(f"{case.model:8}{case.d:8}{case.k:8}{case.N:8}{case.batch:8}{figures}", end="")
 
 
 def _only(text: str) -> list[tuple[str, str | int]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pinets.cli.arguments import positive
-from pinets.cli.bench.common import add_out, show, write
+from pinets.cli.bench.common import add_out, finish, show
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         options=options,
         on_row=show,
     )
-    return write(bench.to_json(), args.out)
+    return finish(bench, args.out)
 
 
 def _case(path: str, images: int, data_dir: str | None) -> Case:

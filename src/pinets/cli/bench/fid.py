@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from pinets.cli.arguments import positive
-from pinets.cli.bench.common import add_out, show, use_threads, write
+from pinets.cli.bench.common import add_out, finish, show, use_threads
 from pinets.cli.parser import Verbs, add_verb
 
 __all__ = ["add_parser"]
@@ -43,4 +43,4 @@ def run(args: argparse.Namespace) -> int:
     )
     for row in bench.rows:
         show(row)
-    return write(bench.to_json(), args.out)
+    return finish(bench, args.out)
