@@ -28,6 +28,13 @@ def test_a_bar_only_on_a_terminal(monkeypatch):
         bar.say("epoch 1")
 
 
+def test_a_bar_is_gone_if_it_is_not_to_stay(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with shown.progress("x", 1, 0, unit="run", stays=False) as bar:
+        bar.advance({})
+    assert capsys.readouterr().err.endswith("\r")
+
+
 def test_other_processes_are_silent(capsys):
     with shown.progress("x", 3, 0, main=False) as quiet:
         quiet.advance({"loss": 1.0})

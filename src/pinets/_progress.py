@@ -87,21 +87,37 @@ class PlainProgress(Progress):
         print(f"{self._title}: {text}", file=self._stream or sys.stderr, flush=True)
 
 
-def progress(title: str, steps: int, done: int, *, main: bool = True) -> Progress:
-    """A bar on a terminal, plain lines elsewhere, nothing on processes that are not the main one."""
+def progress(
+    title: str,
+    steps: int,
+    done: int,
+    *,
+    main: bool = True,
+    unit: str = "step",
+    stays: bool = True,
+    every_seconds: float = 60.0,
+) -> Progress:
+    """A bar on a terminal, plain lines elsewhere, nothing on processes that are not the main one.
+
+    Args:
+        title: What the work is.
+        steps: How many there are.
+        done: How many of them are done already.
+        main: Whether this is the main process.
+        unit: What a step is.
+        stays: Whether a bar is left on the terminal at the end.
+        every_seconds: How long it is between two plain lines, at least.
+    """
     if not main:
         return Progress()
-    return (ProgressBar if sys.stderr.isatty() else PlainProgress)(title, steps, done)
+    if sys.stderr.isatty():
+        return ProgressBar(title, steps, done, unit=unit, stays=stays)
+    return PlainProgress(title, steps, done, unit=unit, every_seconds=every_seconds)
 
 
 def track(items: Sequence[T], title: str, *, unit: str) -> Iterator[T]:
     """Go through items, telling how far it is; a bar is gone at the end."""
-    bar = (
-        ProgressBar(title, len(items), 0, unit=unit, stays=False)
-        if sys.stderr.isatty()
-        else PlainProgress(title, len(items), 0, unit=unit)
-    )
-    with bar:
+    with progress(title, len(items), 0, unit=unit, stays=False) as bar:
         for item in items:
             yield item
             bar.advance({})

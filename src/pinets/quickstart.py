@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import statistics
@@ -22,7 +21,9 @@ from torch.nn.functional import cross_entropy
 from pinets import spec
 from pinets._extras import require
 from pinets._files import PathLike, write_bytes
+from pinets._progress import Progress, progress
 from pinets.algebra import Certificate, certify
+from pinets.train.files import write_json
 from pinets.train.in_memory import History, Samples, adamw, fit
 
 __all__ = ["Contender", "Digits", "Outcome", "contenders", "load_digits", "quickstart", "train"]
@@ -160,7 +161,7 @@ def quickstart(
         out: The folder.
         seeds: How often each model is trained, from different starts.
         epochs: How long.
-        say: Where lines of text go.
+        say: Where the table and what to do next go.
     """
     from pinets.report.quickstart import render, text_table
 
@@ -170,10 +171,9 @@ def quickstart(
         require(needed, extra="train")
     folder = Path(out)
     digits, field = load_digits(), contenders()
-    outcomes = []
-    with _one_thread(), _progress(len(field) * (seeds + len(DECAYS) - 1), say) as advance:
-        for contender in field:
-            outcomes.append(_run(contender, digits, seeds, epochs, advance))
+    runs = len(field) * (seeds + len(DECAYS) - 1)
+    with _one_thread(), progress("quickstart", runs, 0, unit="run", stays=False, every_seconds=10.0) as bar:
+        outcomes = [_run(contender, digits, seeds, epochs, bar) for contender in field]
     say(text_table(outcomes))
     for outcome in outcomes:
         spec.save(
@@ -182,19 +182,19 @@ def quickstart(
             outcome.contender.expression,
             input=f"64 pixels from 0 to 16, minus {digits.mean:.6f}, over {digits.std:.6f}",
         )
-    write_bytes(folder / "results.json", json.dumps(_results(outcomes), indent=1).encode())
+    write_json(folder / "results.json", _results(outcomes))
     write_bytes(folder / "report.html", render(outcomes, digits).encode())
     say(_what_next(folder, outcomes))
     return outcomes
 
 
-def _run(contender: Contender, digits: Digits, seeds: int, epochs: int, advance: Callable[[str], None]) -> Outcome:
+def _run(contender: Contender, digits: Digits, seeds: int, epochs: int, bar: Progress) -> Outcome:
     """Train the first seed with every decay, keep the one that validates best, and train the other seeds with it."""
 
     def run(seed: int, decay: float) -> tuple[nn.Module, History]:
-        trained = train(contender, digits, seed=seed, weight_decay=decay, epochs=epochs)
-        advance(contender.label)
-        return trained
+        module, history = train(contender, digits, seed=seed, weight_decay=decay, epochs=epochs)
+        bar.advance({contender.label: history.validation_score[-1]})
+        return module, history
 
     start = time.perf_counter()
     first = {decay: run(0, decay) for decay in DECAYS}
@@ -276,27 +276,3 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-@contextmanager
-def _progress(total: int, say: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
-    """A bar with the time left on a terminal; a line now and then elsewhere."""
-    if sys.stderr.isatty():
-        with require("tqdm", extra="train").tqdm(total=total, unit="run", leave=False) as bar:
-
-            def advance(label: str) -> None:
-                bar.set_description(label)
-                bar.update()
-
-            yield advance
-        return
-    done, start = 0, time.perf_counter()
-
-    def line(label: str) -> None:
-        nonlocal done
-        done += 1
-        if done % max(1, total // 8) == 0 or done == total:
-            left = (time.perf_counter() - start) * (total - done) / done
-            say(f"{done} of {total} runs, last {label}; about {left:.0f} s left")
-
-    yield line

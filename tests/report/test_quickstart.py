@@ -1,13 +1,15 @@
 """The first thing a newcomer runs: that it works, says the truth, and shows in a browser."""
 
+import itertools
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from pinets import certify, spec
-from pinets.quickstart import BUDGET, contenders, load_digits, quickstart, train
+from pinets.quickstart import BUDGET, Contender, contenders, load_digits, quickstart, train
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -18,6 +20,19 @@ def run(tmp_path_factory):
     lines: list[str] = []
     outcomes = quickstart(folder, seeds=2, epochs=6, say=lines.append)
     return folder, outcomes, "\n".join(lines)
+
+
+def test_how_far_it_is_is_told_run_by_run(tmp_path, monkeypatch, capsys):
+    clock = itertools.count(step=20.0)
+    monkeypatch.setattr("pinets._progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    contender = Contender("CCP", 2, "CCP(64, 10, rank=4, order=2)", 0)
+    monkeypatch.setattr("pinets.quickstart.contenders", lambda: [contender])
+    monkeypatch.setattr("pinets.report.quickstart.render", lambda *_: "")  # is about all contenders
+    (outcome,) = quickstart(tmp_path, seeds=1, epochs=1)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("quickstart: run 1/2, 0.05 run/s, 0.3 min left: CCP, order 2 0.")
+    assert second.startswith("quickstart: run 2/2,")
+    assert f"CCP, order 2 {outcome.validation:.4g}" in first + second
 
 
 def test_contenders_share_one_budget():

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pinets._files import PathLike, write_bytes
+from pinets._files import PathLike
 from pinets.data.faces import IJB, YaleB
 from pinets.metrics.faces import (
     GRID,
@@ -31,6 +31,7 @@ from pinets.metrics.faces import (
     verify_templates,
 )
 from pinets.metrics.faces.embeddings import read_rows
+from pinets.train.files import write_json
 
 __all__ = ["FaceResult", "load_results", "score_ijb", "score_megaface", "score_pairs", "score_yaleb"]
 
@@ -69,7 +70,7 @@ class FaceResult:
         return "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in words) + ".json"
 
     def save(self, folder: PathLike) -> None:
-        write_bytes(Path(folder) / self.file_name, json.dumps(asdict(self), indent=1).encode())
+        write_json(Path(folder) / self.file_name, asdict(self))
 
 
 def load_results(folder: PathLike) -> list[FaceResult]:
