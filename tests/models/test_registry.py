@@ -44,10 +44,23 @@ def test_the_classifier_can_be_changed(name):
     model, x = toy(name, dtype=torch.float64), batch(name).double()
     model.reset_classifier(3)
     assert model(x).shape == (2, 3)
+    assert model.fc.out_features == model.num_classes == 3
+    model.reset_classifier(3, dtype=torch.float32)
+    assert model.fc.weight.dtype == torch.float32
     model.reset_classifier(0)
+    assert model.num_classes == 0
+    assert list(model.fc.parameters()) == []
     assert torch.equal(model.eval()(x), model.forward_head(model.forward_features(x), pre_logits=True))
     with pytest.raises(ValueError, match="at least 0, got -1"):
         model.reset_classifier(-1)
+
+
+def test_a_classifier_put_on_later_starts_as_that_of_a_fresh_network(name):
+    many = 1000  # so that the spread of the weights is known well
+    fresh, model = toy(name, num_classes=many).fc, toy(name)
+    model.reset_classifier(many)
+    torch.testing.assert_close(model.fc.weight.std(), fresh.weight.std(), rtol=0.1, atol=0.0)
+    torch.testing.assert_close(model.fc.bias.std(), fresh.bias.std(), rtol=0.1, atol=0.0)
 
 
 def test_device_and_dtype_reach_every_parameter(name):

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from pinets.layers.build import check_at_least_one
 from pinets.models.choices import choose
+from pinets.models.head import make_classifier
 from pinets.models.join import Scale
 from pinets.models.parts import LastAxisBatchNorm
 from pinets.models.registry import register
@@ -130,29 +131,22 @@ class MONet(nn.Module):
         self.downsamples = nn.ModuleList(
             nn.Conv2d(here, there, 3, stride=2, padding=1, **factory) for here, there in pairwise(widths)
         )
-        self.fc: nn.Module
-        self.reset_classifier(num_classes)
+        self.num_classes = num_classes
+        self.fc = make_classifier(self.num_features, num_classes, like=next(self.parameters()))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw weights so that unit-variance input gives unit-variance output, and start biases at 0."""
-        for module in self.modules():
-            if isinstance(module, (nn.Linear, nn.Conv2d)):
-                nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        self.apply(draw_unit_variance)
 
-    def reset_classifier(self, num_classes: int) -> None:
-        """Put a fresh classifier on top; 0 classes for none."""
-        if num_classes < 0:
-            raise ValueError(f"num_classes must be at least 0, got {num_classes}")
-        weight = self.downsamples[-1].weight if self.downsamples else self.stem[0].weight
+    def reset_classifier(
+        self, num_classes: int, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
+        """Put a fresh classifier on top; 0 classes for none. Device and type are those of the network if left out."""
+        like = next(self.parameters())
+        self.fc = make_classifier(self.num_features, num_classes, like=like, device=device, dtype=dtype)
         self.num_classes = num_classes
-        self.fc = (
-            nn.Linear(self.num_features, num_classes, device=weight.device, dtype=weight.dtype)
-            if num_classes
-            else nn.Identity()
-        )
+        draw_unit_variance(self.fc)
 
     def forward_features(self, x: Tensor) -> Tensor:
         """The map of features after the last stage."""
@@ -173,6 +167,14 @@ class MONet(nn.Module):
 
     def extra_repr(self) -> str:
         return f"num_features={self.num_features}, num_classes={self.num_classes}"
+
+
+def draw_unit_variance(module: nn.Module) -> None:
+    """Draw the weight of a linear map so that it keeps the variance of its input, and start its bias at 0."""
+    if isinstance(module, (nn.Linear, nn.Conv2d)):
+        nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
 
 
 def monet(

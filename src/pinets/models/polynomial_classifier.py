@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pinets.layers import CCP
+from pinets.models.head import make_classifier
 from pinets.models.registry import register
 from pinets.polynomial import Polynomial
 
@@ -48,15 +49,9 @@ class PolynomialClassifier(nn.Module):
         self, num_classes: int, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> None:
         """Put a fresh classifier on top; 0 classes for none. Device and type are those of the network if left out."""
-        if num_classes < 0:
-            raise ValueError(f"num_classes must be at least 0, got {num_classes}")
-        weight = next(self.features.parameters())
+        like = next(self.features.parameters())
+        self.fc = make_classifier(self.num_features, num_classes, like=like, device=device, dtype=dtype)
         self.num_classes = num_classes
-        self.fc = (
-            nn.Linear(self.num_features, num_classes, device=device or weight.device, dtype=dtype or weight.dtype)
-            if num_classes
-            else nn.Identity()
-        )
 
     def forward_features(self, x: Tensor) -> Tensor:
         return self.features(x).flatten(1)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from pinets.layers.build import check_at_least_one
 from pinets.models.blocks import BasicBlock, Bottleneck, ResidualBlock
 from pinets.models.choices import Activation, relu
+from pinets.models.head import make_classifier
 from pinets.models.join import Add, JoinMaker
 from pinets.models.registry import register
 
@@ -93,7 +94,7 @@ class ResNet(nn.Module):
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.num_features = channels
         self.fc: nn.Module
-        self.reset_classifier(num_classes, device=device, dtype=dtype)
+        self.reset_classifier(num_classes)
         self.reset_convolutions(draw or partial(nn.init.kaiming_normal_, mode="fan_out", nonlinearity="relu"))
 
     def reset_convolutions(self, draw: Callable[[Tensor], object]) -> None:
@@ -106,15 +107,9 @@ class ResNet(nn.Module):
         self, num_classes: int, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> None:
         """Put a fresh classifier on top; 0 classes for none. Device and type are those of the network if left out."""
-        if num_classes < 0:
-            raise ValueError(f"num_classes must be at least 0, got {num_classes}")
-        weight = self.conv1.weight
+        like = next(self.parameters())
+        self.fc = make_classifier(self.num_features, num_classes, like=like, device=device, dtype=dtype)
         self.num_classes = num_classes
-        self.fc = (
-            nn.Linear(self.num_features, num_classes, device=device or weight.device, dtype=dtype or weight.dtype)
-            if num_classes
-            else nn.Identity()
-        )
 
     @property
     def depths(self) -> tuple[int, ...]:
