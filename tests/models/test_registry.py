@@ -63,6 +63,28 @@ def test_a_classifier_put_on_later_starts_as_that_of_a_fresh_network(name):
     torch.testing.assert_close(model.fc.bias.std(), fresh.bias.std(), rtol=0.1, atol=0.0)
 
 
+@pytest.mark.parametrize("name", [*list_models("classification"), *list_models("faces")])
+def test_a_network_starts_anew(name):
+    arguments = model_entry(name).toy
+    torch.manual_seed(0)
+    fresh = create_model(name, **arguments).state_dict()
+    model, states = create_model(name, **arguments), []
+    for _ in range(2):
+        with torch.no_grad():
+            for value in model.state_dict().values():
+                value.fill_(7)
+        torch.manual_seed(0)
+        model.reset_parameters()
+        states.append(copy.deepcopy(model.state_dict()))
+    for key, expected in fresh.items():
+        first, second = (state[key] for state in states)
+        assert torch.equal(first, second), key
+        if name.startswith("ccp"):  # made with a head that is drawn and left out
+            assert 0.5 < first.std() / expected.std() < 2, key
+        else:
+            assert torch.equal(first, expected), key
+
+
 def test_device_and_dtype_reach_every_parameter(name):
     model = toy(name, device="meta", dtype=torch.float64)
     for parameter in model.parameters():

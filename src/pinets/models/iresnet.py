@@ -13,6 +13,7 @@ from pinets.layers.build import check_at_least_one
 from pinets.models.blocks import ResidualBlock, convolution
 from pinets.models.join import JoinMaker
 from pinets.models.registry import register
+from pinets.models.reset import reset_layers
 from pinets.models.resnet import adding
 
 __all__ = ["IResNet", "ImprovedBlock", "iresnet"]
@@ -115,9 +116,14 @@ class IResNet(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.eps = eps
-        self.reset_weights()
+        self._draw_weights()
 
-    def reset_weights(self) -> None:
+    def reset_parameters(self) -> None:
+        """Start anew: as a network that is made with the same seed."""
+        reset_layers(self)
+        self._draw_weights()
+
+    def _draw_weights(self) -> None:
         """Draw the weights of convolutions and ``fc`` from N(0, 2 / fan_out); other layers start as they were made."""
         for module in self.modules():
             if isinstance(module, (nn.Conv2d, nn.Linear)):

@@ -22,6 +22,7 @@ from pinets.models.head import make_classifier
 from pinets.models.join import Scale
 from pinets.models.parts import LastAxisBatchNorm
 from pinets.models.registry import register
+from pinets.models.reset import reset_layers
 from pinets.operators import SpatialShift
 from pinets.polynomial import Polynomial, Step
 
@@ -133,10 +134,11 @@ class MONet(nn.Module):
         )
         self.num_classes = num_classes
         self.fc = make_classifier(self.num_features, num_classes, like=next(self.parameters()))
-        self.reset_parameters()
+        self.apply(draw_unit_variance)
 
     def reset_parameters(self) -> None:
-        """Draw weights so that unit-variance input gives unit-variance output, and start biases at 0."""
+        """Start anew: as a network that is made with the same seed."""
+        reset_layers(self)
         self.apply(draw_unit_variance)
 
     def reset_classifier(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Bias", "LastAxisBatchNorm"]
+__all__ = ["Bias", "LastAxisBatchNorm", "SilentBatchNorm"]
 
 
 class Bias(nn.Module):
@@ -35,3 +35,16 @@ class LastAxisBatchNorm(nn.BatchNorm1d):
 
     def forward(self, input: Tensor) -> Tensor:
         return super().forward(input.flatten(0, -2)).view_as(input)
+
+
+class SilentBatchNorm(nn.BatchNorm2d):
+    """Batch norm whose scale starts at 0: what it is given is absent at first.
+
+    Example:
+        >>> SilentBatchNorm(4)(torch.randn(2, 4, 3, 3)).abs().max().item()
+        0.0
+    """
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        nn.init.zeros_(self.weight)

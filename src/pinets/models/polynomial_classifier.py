@@ -13,11 +13,25 @@ import torch
 from torch import Tensor, nn
 
 from pinets.layers import CCP
+from pinets.layers.initialization import coupled_odds, draw_coupled_weights
 from pinets.models.head import make_classifier
 from pinets.models.registry import register
+from pinets.models.reset import reset_layers
 from pinets.polynomial import Polynomial
 
 __all__ = ["PolynomialClassifier", "ccp_classifier", "ccp_conv_classifier"]
+
+
+class CCPState(Polynomial):
+    """The last state of a CCP, without its head."""
+
+    def __init__(self, ccp: CCP) -> None:
+        super().__init__(ccp.start, ccp.steps)
+        self.rank = ccp.rank
+
+    def reset_parameters(self) -> None:
+        """As the CCP."""
+        draw_coupled_weights([self.start, *(step.gate for step in self.steps)], coupled_odds(self.order, self.rank))
 
 
 class PolynomialClassifier(nn.Module):
@@ -44,6 +58,10 @@ class PolynomialClassifier(nn.Module):
         self.features = features
         self.num_features = num_features
         self.reset_classifier(num_classes, device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Start anew."""
+        reset_layers(self)
 
     def reset_classifier(
         self, num_classes: int, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
@@ -87,7 +105,7 @@ def ccp_classifier(
         torch.Size([2, 10])
     """
     ccp = CCP(prod(image), 1, rank=rank, order=order, device=device, dtype=dtype)
-    features = nn.Sequential(nn.Flatten(), Polynomial(ccp.start, ccp.steps))
+    features = nn.Sequential(nn.Flatten(), CCPState(ccp))
     return PolynomialClassifier(features, rank, num_classes, device=device, dtype=dtype)
 
 
@@ -122,7 +140,7 @@ def ccp_conv_classifier(
     op = partial(nn.Conv2d, kernel_size=kernel, stride=stride, padding=padding)
     ccp = CCP(image[0], 1, rank=channels, order=order, op=op, head_op=nn.Linear, device=device, dtype=dtype)
     positions = prod((size + 2 * padding - kernel) // stride + 1 for size in image[1:])
-    features = Polynomial(ccp.start, ccp.steps)
+    features = CCPState(ccp)
     return PolynomialClassifier(features, channels * positions, num_classes, device=device, dtype=dtype)
 
 

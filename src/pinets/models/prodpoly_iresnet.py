@@ -14,6 +14,7 @@ from torch import nn
 from pinets.models.blocks import convolution
 from pinets.models.iresnet import IResNet, iresnet
 from pinets.models.join import Multiply, Site
+from pinets.models.parts import SilentBatchNorm
 from pinets.models.registry import register
 from pinets.models.tanh import Tanh
 
@@ -22,8 +23,7 @@ __all__ = ["mixed_tanh_product", "prodpoly_iresnet"]
 
 def mixed_tanh_product(site: Site) -> Multiply:
     r"""The join :math:`s + r + \mathrm{BN}(W \tanh(s * r))`."""
-    norm = nn.BatchNorm2d(site.channels, **site.factory)
-    nn.init.zeros_(norm.weight)
+    norm = SilentBatchNorm(site.channels, **site.factory)
     mix = convolution(site.channels, site.channels, 1, site.factory)
     return Multiply(nn.Sequential(Tanh(inplace=True), mix, norm), nn.Identity())
 

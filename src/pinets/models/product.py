@@ -11,6 +11,7 @@ from pinets.models.blocks import convolution
 from pinets.models.choices import Activation, choose
 from pinets.models.instance_norm import InstanceNorm
 from pinets.models.join import JoinMaker, Multiply, Scale, Site
+from pinets.models.parts import SilentBatchNorm
 from pinets.models.recompute import RecomputingMultiply
 from pinets.models.tanh import Tanh
 
@@ -105,8 +106,7 @@ def normalised_product(activation: Activation, *, conv: bool) -> JoinMaker:
     """
 
     def make(site: Site) -> Multiply:
-        norm = nn.BatchNorm2d(site.channels, **site.factory)
-        nn.init.zeros_(norm.weight)
+        norm = SilentBatchNorm(site.channels, **site.factory)
         mix = [convolution(site.channels, site.channels, 1, site.factory)] if conv else []
         return Multiply(nn.Sequential(*mix, norm), activation())
 

@@ -14,6 +14,7 @@ from pinets.models.choices import Activation, relu
 from pinets.models.head import make_classifier
 from pinets.models.join import Add, JoinMaker
 from pinets.models.registry import register
+from pinets.models.reset import reset_layers
 
 __all__ = ["ResNet", "adding", "resnet_cifar", "resnet_imagenet", "small_stem"]
 
@@ -95,13 +96,19 @@ class ResNet(nn.Module):
         self.num_features = channels
         self.fc: nn.Module
         self.reset_classifier(num_classes)
-        self.reset_convolutions(draw or partial(nn.init.kaiming_normal_, mode="fan_out", nonlinearity="relu"))
+        self.draw = draw or partial(nn.init.kaiming_normal_, mode="fan_out", nonlinearity="relu")
+        self._draw_convolutions()
 
-    def reset_convolutions(self, draw: Callable[[Tensor], object]) -> None:
-        """Draw the weights of all convolutions; other layers start as they were made."""
+    def reset_parameters(self) -> None:
+        """Start anew: as a network that is made with the same seed."""
+        reset_layers(self)
+        self._draw_convolutions()
+
+    def _draw_convolutions(self) -> None:
+        """Other layers start as they were made."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
-                draw(module.weight)
+                self.draw(module.weight)
 
     def reset_classifier(
         self, num_classes: int, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
