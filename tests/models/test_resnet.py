@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pinets.models import create_model
+from pinets.models import BasicBlock, Multiply, Site, create_model, iresnet, resnet_cifar, resnet_imagenet
 
 PARAMETERS = {
     "resnet18_cifar": 11_173_962,
@@ -249,6 +249,29 @@ def test_the_branch_does_not_start_at_zero():
     """Its last batch norm at zero, a usual trick, makes the gradients of a normalised product explode."""
     model = create_model("pinet18", width=4, depths=(1, 1))
     assert all((block.bn2.weight == 1).all() for block in (model.layer1[0], model.layer2[0]))
+
+
+@pytest.mark.parametrize(
+    "build, activation",
+    [
+        (resnet_cifar, nn.ReLU),
+        (lambda **k: resnet_imagenet(block=BasicBlock, **k), nn.ReLU),
+        (lambda **k: resnet_imagenet(block=BasicBlock, activation=nn.Tanh, **k), nn.Tanh),
+        (iresnet, nn.Identity),
+    ],
+)
+def test_a_join_of_ones_own_fits_every_residual_network(build, activation):
+    sites = []
+
+    def join(site: Site) -> Multiply:
+        sites.append(site)
+        return Multiply(nn.Identity(), site.activation())
+
+    model = build(depths=(2, 1), width=4, join=join)
+    assert [site.channels for site in sites] == [4, 4, 8]
+    assert sites[1].identity
+    assert not sites[2].identity
+    assert type(model.layer2[0].join.activation) is activation
 
 
 def test_repr_shows_the_algebra():

@@ -22,8 +22,7 @@ from pinets.bench.timing import interleave, machine, medians
 from pinets.models import BasicBlock, Bottleneck, create_model, local_product, tanh_product
 from pinets.models.blocks import ResidualBlock
 from pinets.models.choices import relu
-from pinets.models.join import JoinMaker, Scale
-from pinets.models.resnet import adding
+from pinets.models.join import JoinMaker, Scale, add
 
 __all__ = ["FULL", "QUICK", "Case", "MemoryCase", "Row", "bench_resnet"]
 
@@ -86,8 +85,8 @@ def _cases(cifar: int, imagenet: int, compiled: Sequence[bool]) -> list[Case]:
 
 
 _BLOCKS = [
-    MemoryCase("prodpoly_resnet50's block", Bottleneck, tanh_product(relu), 64, 56, 32, goal=1.10),
-    MemoryCase("prodpoly_resnet18_cifar's block", BasicBlock, local_product(relu, convs=2), 64, 32, 128, goal=1.10),
+    MemoryCase("prodpoly_resnet50's block", Bottleneck, tanh_product, 64, 56, 32, goal=1.10),
+    MemoryCase("prodpoly_resnet18_cifar's block", BasicBlock, partial(local_product, convs=2), 64, 32, 128, goal=1.10),
 ]
 
 # what is measured; compiling takes a few minutes by itself
@@ -179,7 +178,7 @@ def start_products(network: nn.Module) -> None:
 
 def measure_memory(case: MemoryCase, layout: torch.memory_format) -> Row:
     """The memory of one block at its highest during a training step: weights, input, what is kept, and gradients."""
-    return Row(case, value=_peak(case, case.join, layout), baseline=_peak(case, adding(relu), layout))
+    return Row(case, value=_peak(case, case.join, layout), baseline=_peak(case, add, layout))
 
 
 def _peak(case: MemoryCase, join: JoinMaker, layout: torch.memory_format) -> int:

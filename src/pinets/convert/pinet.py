@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 from torch import nn
 
@@ -14,14 +15,13 @@ from pinets.convert.recognise import is_candidate, recognise
 from pinets.convert.report import Conversion, Report, count_parameters
 from pinets.convert.unrecognised import adds_its_input
 from pinets.models.blocks import ResidualBlock
-from pinets.models.join import Multiply, Site
-from pinets.models.product import local_layers, scaled_multiply
+from pinets.models.join import JoinMaker, Multiply, Site
+from pinets.models.product import local_layers, scaled_product
 from pinets.models.tanh import Tanh
 
 __all__ = ["to_pinet"]
 
 _UNTOLD = "it adds its input to a branch, but has none of the known structures; register_block can say what it has"
-Product = Callable[[Site, nn.Module], Multiply]
 
 
 def to_pinet(
@@ -73,11 +73,11 @@ def to_pinet(
     if depths is not None:
         report.dropped = drop_blocks(model, depths, inplace=True).report.dropped
 
-    def product(site: Site, activation: nn.Module) -> Multiply:
-        layers = [*([Tanh(inplace=True)] if tanh else []), *local_layers(site.channels, local_convs, site.factory)]
-        return scaled_multiply(layers, activation, site.factory, recompute=True)
+    def layers(site: Site) -> list[nn.Module]:
+        return [*([Tanh(inplace=True)] if tanh else []), *local_layers(site, local_convs)]
 
-    converter = _Converter(product, local_convs > 0, _formula(tanh, local_convs), wanted, report)
+    join = partial(scaled_product, layers=layers, recompute=True)
+    converter = _Converter(join, local_convs > 0, _formula(tanh, local_convs), wanted, report)
     converted = converter.visit(model, "")
     report.parameters = (before, count_parameters(converted))
     if not report.converted:
@@ -89,15 +89,15 @@ class _Converter:
     """Goes through a network, replaces blocks and notes what became of each.
 
     Args:
-        product: Makes the join of a converted block.
+        join: Makes the join of a converted block.
         needs_maps: Whether it is for maps only.
         formula: What to say about it in the report.
         stages: The paths within which to convert.
         report: Where to note.
     """
 
-    def __init__(self, product: Product, needs_maps: bool, formula: str, stages: list[str], report: Report) -> None:
-        self.product = product
+    def __init__(self, join: JoinMaker, needs_maps: bool, formula: str, stages: list[str], report: Report) -> None:
+        self.join = join
         self.needs_maps = needs_maps
         self.formula = formula
         self.stages = stages
@@ -138,14 +138,15 @@ class _Converter:
             raise NotConvertibleError("it multiplies already")
         if isinstance(block, ResidualBlock):
             factory = {"device": block.conv1.weight.device, "dtype": block.conv1.weight.dtype}
-            site = Site(block.out_channels, block.downsample is None, factory)
-            block.join = self.product(site, block.join.activation).train(block.training)
+            activation = block.join.activation
+            site = Site(block.out_channels, block.downsample is None, lambda: activation, factory)
+            block.join = self.join(site).train(block.training)
             return block
         parts, out = recognise(block)
         if self.needs_maps and out.ndim != 4:
             raise NotConvertibleError(f"1x1 convolutions need maps, and its output has shape {tuple(out.shape)}")
-        site = Site(out.shape[1], not parts.shortcut, {"device": out.device, "dtype": out.dtype})
-        return SplitBlock(block, parts, self.product(site, nn.Identity()).train(block.training))
+        site = Site(out.shape[1], not parts.shortcut, nn.Identity, {"device": out.device, "dtype": out.dtype})
+        return SplitBlock(block, parts, self.join(site).train(block.training))
 
 
 def _formula(tanh: bool, local_convs: int) -> str:

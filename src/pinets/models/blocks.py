@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from pinets.models.choices import Activation
 from pinets.models.join import JoinMaker, Site
 
 __all__ = ["BasicBlock", "Bottleneck", "ResidualBlock", "convolution"]
@@ -38,7 +38,7 @@ class ResidualBlock(nn.Module):
         *,
         stride: int,
         join: JoinMaker,
-        activation: Callable[[], nn.Module],
+        activation: Activation,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -49,7 +49,7 @@ class ResidualBlock(nn.Module):
         self.add_branch(in_channels, channels, stride, factory)
         self.relu = activation()  # torchvision's name, whatever the activation
         self.downsample = None if identity else projection(in_channels, self.out_channels, stride, factory)
-        self.join = join(Site(self.out_channels, identity, factory))
+        self.join = join(Site(self.out_channels, identity, activation, factory))
 
     def add_branch(self, in_channels: int, channels: int, stride: int, factory: dict[str, Any]) -> None:
         """Register the convolutions and normalisations of the branch."""

@@ -11,12 +11,11 @@ from torch import Tensor, nn
 
 from pinets.layers.build import check_at_least_one
 from pinets.models.blocks import ResidualBlock, convolution
-from pinets.models.join import JoinMaker
+from pinets.models.join import JoinMaker, add
 from pinets.models.registry import register
 from pinets.models.reset import reset_layers
-from pinets.models.resnet import adding
 
-__all__ = ["IResNet", "ImprovedBlock", "iresnet"]
+__all__ = ["IResNet", "ImprovedBlock", "iresnet", "register_embedding"]
 
 
 class ImprovedBlock(ResidualBlock):
@@ -164,7 +163,7 @@ def iresnet(
     in_channels: int = 3,
     dropout: float = 0.4,
     eps: float = 2e-5,
-    join: JoinMaker | None = None,
+    join: JoinMaker = add,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> IResNet:
@@ -177,20 +176,20 @@ def iresnet(
         in_channels=in_channels,
         dropout=dropout,
         eps=eps,
-        join=adding(nn.Identity) if join is None else join,
+        join=join,
         device=device,
         dtype=dtype,
     )
 
 
-_FACES = partial(
+register_embedding = partial(
     register,
-    build=iresnet,
     task="faces",
     input_shape=(3, 112, 112),
     toy={"width": 8, "depths": (1, 2), "embedding": 16, "size": 32},
 )
+_BASELINE = partial(register_embedding, build=iresnet)
 
-_FACES("iresnet18", depths=(2, 2, 2, 2), summary="IR-ResNet18, embeds faces; insightface's weights load")
-_FACES("iresnet34", depths=(3, 4, 6, 3), summary="IR-ResNet34, embeds faces; insightface's weights load")
-_FACES("iresnet50", summary="IR-ResNet50, embeds faces, the baseline; insightface's weights load")
+_BASELINE("iresnet18", depths=(2, 2, 2, 2), summary="IR-ResNet18, embeds faces; insightface's weights load")
+_BASELINE("iresnet34", depths=(3, 4, 6, 3), summary="IR-ResNet34, embeds faces; insightface's weights load")
+_BASELINE("iresnet50", summary="IR-ResNet50, embeds faces, the baseline; insightface's weights load")

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from pinets._eager import has_hooks, may_overwrite
+from pinets.models.choices import Activation
 from pinets.models.join_step import JoinStep
 
-__all__ = ["Add", "Join", "JoinMaker", "Multiply", "Scale", "Site"]
+__all__ = ["Add", "Join", "JoinMaker", "Multiply", "Scale", "Site", "add"]
 
 
 class Join(nn.Module):
@@ -101,12 +102,19 @@ class Site:
     Attributes:
         channels: Of the shortcut and the branch.
         identity: Whether the shortcut is the identity; otherwise it is a 1x1 convolution.
+        activation: Makes what is done to the sum; ``nn.Identity`` for nothing.
         factory: The ``device`` and ``dtype`` to make parameters with.
     """
 
     channels: int
     identity: bool
+    activation: Activation
     factory: dict[str, Any]
 
 
 JoinMaker = Callable[[Site], Join]
+
+
+def add(site: Site) -> Add:
+    """The baseline's join."""
+    return Add(site.activation())

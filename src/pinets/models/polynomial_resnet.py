@@ -67,7 +67,7 @@ def polynomial_resnet(
         width=width,
         conv1=small_stem(in_channels),
         maxpool=nn.Identity(),
-        join=scaled_product(activate, layers=mixed),
+        join=partial(scaled_product, layers=mixed),
         activation=activate,
         after_stage=[DropBlock(drop_size, drop) for _ in depths[:2]],
         draw=draw_wide,

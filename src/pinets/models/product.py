@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 from torch import nn
 
 from pinets.models.blocks import convolution
-from pinets.models.choices import Activation, choose
+from pinets.models.choices import choose
 from pinets.models.instance_norm import InstanceNorm
-from pinets.models.join import JoinMaker, Multiply, Scale, Site
+from pinets.models.join import Multiply, Scale, Site
 from pinets.models.parts import SilentBatchNorm
 from pinets.models.recompute import RecomputingMultiply
 from pinets.models.tanh import Tanh
@@ -20,7 +21,6 @@ __all__ = [
     "local_layers",
     "local_product",
     "normalised_product",
-    "scaled_multiply",
     "scaled_product",
     "tanh_product",
 ]
@@ -33,81 +33,64 @@ _SITES: dict[str, Callable[[Site], bool]] = {
 }
 
 
-def tanh_product(activation: Activation) -> JoinMaker:
+def tanh_product(site: Site) -> Multiply:
     r"""Join by :math:`\tanh(s * r) + s + r`: bounding the second order stabilises training on ImageNet."""
-    return lambda site: RecomputingMultiply(Tanh(inplace=True), activation())
+    return RecomputingMultiply(Tanh(inplace=True), site.activation())
 
 
-def scaled_product(
-    activation: Activation, *, layers: Callable[[Site], list[nn.Module]], recompute: bool = False
-) -> JoinMaker:
+def scaled_product(site: Site, *, layers: Callable[[Site], list[nn.Module]], recompute: bool = False) -> Multiply:
     r"""Join by :math:`\alpha\,\mathrm{layers}(s * r) + s + r`, with :math:`\alpha` from 0.
 
     Args:
-        activation: Makes the activation of the sum.
+        site: Where the join is to sit.
         layers: Makes what the product goes through, given where.
-        recompute: See :func:`scaled_multiply`.
-    """
-    return lambda site: scaled_multiply(layers(site), activation(), site.factory, recompute=recompute)
-
-
-def scaled_multiply(
-    layers: list[nn.Module], activation: nn.Module, factory: dict[str, Any], *, recompute: bool = False
-) -> Multiply:
-    r"""The join :math:`\alpha\,\mathrm{layers}(s * r) + s + r`.
-
-    Args:
-        layers: What the product goes through.
-        activation: What is done to the sum.
-        factory: The ``device`` and ``dtype`` of :math:`\alpha`.
         recompute: Whether to compute the layers again in the backward pass rather than keep their values. They must
             then treat every sample by itself. Layers without weights do, and are cheap, so they always are.
     """
-    cheap = not any(list(layer.parameters()) for layer in layers)
+    made = layers(site)
+    cheap = not any(list(layer.parameters()) for layer in made)
     join = RecomputingMultiply if cheap or recompute else Multiply
-    return join(nn.Sequential(*layers, Scale(inplace=True, **factory)), activation)
+    return join(nn.Sequential(*made, Scale(inplace=True, **site.factory)), site.activation())
 
 
-def local_product(activation: Activation, *, convs: int, where: Where = "everywhere") -> JoinMaker:
+def local_product(site: Site, *, convs: int, where: Where = "everywhere") -> Multiply:
     r"""Join by :math:`\alpha\,L(\cdots L(s * r)) + s + r`, as Prodpoly-ResNet on CIFAR and speech.
 
     Args:
-        activation: Makes the activation of the sum.
+        site: Where the join is to sit.
         convs: How many :math:`L` (see :func:`local_layers`) follow each other; 0 for none.
         where: In which blocks they sit: everywhere, or only where the shortcut is the identity or a projection.
     """
     if isinstance(convs, bool) or not isinstance(convs, int) or convs < 0:
         raise ValueError(f"local_convs must be a whole number of at least 0, got {convs!r}")
     is_here = choose(where, _SITES, "local_where")
-    return scaled_product(
-        activation,
-        layers=lambda site: local_layers(site.channels, convs if is_here(site) else 0, site.factory),
-        recompute=True,  # keeping their values took twice the memory of a block, and more time on CPU
-    )
+    layers = partial(local_layers, convs=convs if is_here(site) else 0)
+    # keeping their values took twice the memory of a block, and more time on CPU
+    return scaled_product(site, layers=layers, recompute=True)
 
 
-def local_layers(channels: int, convs: int, factory: dict[str, Any]) -> list[nn.Module]:
+def local_layers(site: Site, convs: int) -> list[nn.Module]:
     r""":math:`L` as often as wanted: a 1x1 convolution without bias, an instance norm and a leaky ReLU."""
     layers: list[nn.Module] = []
     for _ in range(convs):
         layers += [
-            convolution(channels, channels, 1, factory),
+            convolution(site.channels, site.channels, 1, site.factory),
             InstanceNorm(inplace=True),
             nn.LeakyReLU(0.01, inplace=True),
         ]
     return layers
 
 
-def normalised_product(activation: Activation, *, conv: bool) -> JoinMaker:
+def normalised_product(site: Site, *, conv: bool) -> Multiply:
     r"""Join by :math:`\mathrm{BN}(s * r) + s + r` or :math:`\mathrm{BN}(W (s * r)) + s + r`, as PiNet.
 
     The scale of the batch norm starts at 0. Starting the branch at 0 instead, a usual trick with ResNets, would make
     the product vanish, and the batch norm divide by the square root of its epsilon.
+
+    Args:
+        site: Where the join is to sit.
+        conv: Whether there is :math:`W`, a 1x1 convolution.
     """
-
-    def make(site: Site) -> Multiply:
-        norm = SilentBatchNorm(site.channels, **site.factory)
-        mix = [convolution(site.channels, site.channels, 1, site.factory)] if conv else []
-        return Multiply(nn.Sequential(*mix, norm), activation())
-
-    return make
+    norm = SilentBatchNorm(site.channels, **site.factory)
+    mix = [convolution(site.channels, site.channels, 1, site.factory)] if conv else []
+    return Multiply(nn.Sequential(*mix, norm), site.activation())

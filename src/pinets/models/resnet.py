@@ -12,11 +12,11 @@ from pinets.layers.build import check_at_least_one
 from pinets.models.blocks import BasicBlock, Bottleneck, ResidualBlock
 from pinets.models.choices import Activation, relu
 from pinets.models.head import make_classifier
-from pinets.models.join import Add, JoinMaker
+from pinets.models.join import JoinMaker, add
 from pinets.models.registry import register
 from pinets.models.reset import reset_layers
 
-__all__ = ["ResNet", "adding", "resnet_cifar", "resnet_imagenet", "small_stem"]
+__all__ = ["ResNet", "resnet_cifar", "resnet_imagenet", "small_stem"]
 
 
 class ResNet(nn.Module):
@@ -141,11 +141,6 @@ class ResNet(nn.Module):
         return f"depths={list(self.depths)}, num_features={self.num_features}, num_classes={self.num_classes}"
 
 
-def adding(activation: Activation) -> JoinMaker:
-    """The baseline's join."""
-    return lambda site: Add(activation())
-
-
 def small_stem(in_channels: int) -> Callable[..., nn.Conv2d]:
     """The first convolution for images of CIFAR's size: 3x3, stride 1."""
     return partial(nn.Conv2d, check_at_least_one("in_channels", in_channels), kernel_size=3, padding=1)
@@ -162,7 +157,7 @@ def resnet_cifar(
     num_classes: int = 10,
     in_channels: int = 3,
     width: int = 64,
-    join: Callable[[Activation], JoinMaker] = adding,
+    join: JoinMaker = add,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> ResNet:
@@ -174,7 +169,7 @@ def resnet_cifar(
         width=width,
         conv1=small_stem(in_channels),
         maxpool=nn.Identity(),
-        join=join(relu),
+        join=join,
         activation=relu,
         device=device,
         dtype=dtype,
@@ -188,7 +183,7 @@ def resnet_imagenet(
     num_classes: int = 1000,
     in_channels: int = 3,
     width: int = 64,
-    join: Callable[[Activation], JoinMaker] = adding,
+    join: JoinMaker = add,
     activation: Activation = relu,
     maxpool: nn.Module | None = None,
     device: torch.device | str | None = None,
@@ -202,7 +197,7 @@ def resnet_imagenet(
         width=width,
         conv1=large_stem(in_channels),
         maxpool=nn.MaxPool2d(3, stride=2, padding=1) if maxpool is None else maxpool,
-        join=join(activation),
+        join=join,
         activation=activation,
         device=device,
         dtype=dtype,
