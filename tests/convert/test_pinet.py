@@ -61,6 +61,21 @@ def test_outputs_are_equal_to_the_last_bit(network, product, training, x):
     assert all(torch.equal(value, ours[key]) for key, value in network.state_dict().items())
 
 
+@pytest.mark.parametrize("training", [False, True], ids=["evaluating", "training"])
+@pytest.mark.parametrize("gradients", [False, True], ids=["no gradients", "gradients"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat", "half"])
+def test_outputs_in_half_precision_are_equal_to_the_last_bit(dtype, gradients, training):
+    network = create_model("resnet18_cifar", width=8, depths=(1, 1)).to(dtype)
+    for norm in network.modules():
+        if isinstance(norm, nn.BatchNorm2d):
+            nn.init.uniform_(norm.running_var, 0.5, 1.5)
+            nn.init.normal_(norm.running_mean)
+    pinet, _ = to_pinet(network)
+    x = torch.randn(4, 3, 16, 16, dtype=dtype)
+    with torch.set_grad_enabled(gradients):
+        assert torch.equal(run(pinet, x, training), run(network, x, training))
+
+
 def test_the_network_given_is_left_alone(network, x):
     before, state, text = run(network, x), copy.deepcopy(network.state_dict()), repr(network)
     pinet, _ = to_pinet(network)

@@ -306,6 +306,15 @@ def test_instance_norm_is_torchs(layout, shape):
     assert torch.autograd.gradcheck(InstanceNorm(), x)
 
 
+@LAYOUTS
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["half", "bfloat"])
+def test_instance_norm_is_right_in_half_precision(layout, dtype):
+    x = (400 * torch.randn(2, 3, 8, 8) + 1000).to(dtype).to(memory_format=layout)
+    expected = InstanceNorm()(x.double())
+    assert InstanceNorm()(x).dtype == dtype
+    assert (InstanceNorm()(x) - expected).abs().max() < 8 * torch.finfo(dtype).eps
+
+
 def test_instance_norm_can_be_differentiated_twice_with_channels_last():
     assert torch.autograd.gradgradcheck(InstanceNorm(), maps(2, 3, 3, 3, layout=torch.channels_last))
 

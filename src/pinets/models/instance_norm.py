@@ -36,6 +36,8 @@ class InstanceNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.is_contiguous():
             return torch.group_norm(x, x.shape[1], eps=self.eps)  # as many groups as channels is the same
+        if x.dtype in (torch.float16, torch.bfloat16):  # whose squares overflow, or whose means are coarse
+            return self(x.float()).to(x.dtype)
         if x.requires_grad and only_autograd_watches(x):
             return _InstanceNorm.apply(x, self.eps)
         return _standardise(x, self.eps, overwrite=self.inplace and may_overwrite(x))[0]
