@@ -149,11 +149,13 @@ class Source:
 def read_run(path: str, data_dir: str | None) -> Source:
     """A trained classifier; its training images to plan with, its test images to test with."""
     from pinets import recipes
+    from pinets.recipes.provenance import data_folder
+    from pinets.train.run import RunFolder
 
     found = recipes.trained(path, data_dir=data_dir)
     if not isinstance(found.recipe, recipes.ClassificationRecipe):
         raise UsageError(f"{path} is no run of a classifier, which images or clips could be tried with")
-    inputs = found.recipe.data.load(data_dir)
+    inputs = found.recipe.data.load(data_folder(RunFolder(path), data_dir))
     calibration, _ = _read(inputs.splits.train, inputs.evaluation, _CALIBRATION)
     return Source(found.network, calibration, lambda count: _read(inputs.splits.test, inputs.evaluation, count))
 

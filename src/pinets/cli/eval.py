@@ -36,7 +36,9 @@ def add_parser(verbs: Verbs) -> None:
     eval_faces.add_parser(parser.words)
     parser.add_argument("path", metavar="PATH", help="a run folder, or a folder of images")
     parser.add_argument("--split", choices=["validation", "test"], help="of the run's data (default: test)")
-    parser.add_argument("--data", metavar="DIR", help="where data sets are (default: $PINETS_DATA)")
+    parser.add_argument(
+        "--data", metavar="DIR", help="where data sets are (default: where the run had them, or $PINETS_DATA)"
+    )
     images = parser.add_argument_group("images, of a generator or of a folder")
     images.add_argument("--reference", metavar="NAME", help="for a folder: a data set, or another folder")
     images.add_argument(

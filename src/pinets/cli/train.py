@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -74,9 +75,11 @@ def run(args: argparse.Namespace) -> int:
         print("would train in " + ", ".join(str(recipes.run_folder(one, args.out).path) for one in runs))
         return 0
     for one in runs:
+        folder = recipes.run_folder(one, args.out)
+        if args.resume and not folder.has_progress and recipes.is_main_process():
+            print(f"{folder.path} has nothing to go on with: the run starts anew", file=sys.stderr)
         result = recipes.train(one, args.out, data_dir=args.data, resume=args.resume)
         if recipes.is_main_process():
-            folder = recipes.run_folder(one, args.out)
             write_report({one.title: [folder]}, folder.path / "report.html", title=f"{one.title}, seed {one.seed}")
             print(f"{folder.path}: " + ", ".join(f"test {name} {value:.4f}" for name, value in result["test"].items()))
     if len(runs) > 1 and recipes.is_main_process():

@@ -12,6 +12,7 @@ from typing import Any
 from pinets._extras import require
 from pinets.recipes.kinds.model import without_first_weights
 from pinets.recipes.kinds.recipe import Recipe
+from pinets.recipes.provenance import data_folder, describe_data, require_same_classes, require_same_data
 from pinets.recipes.registry import recipe_from_json
 from pinets.recipes.values import to_json
 from pinets.train.files import write_json
@@ -60,10 +61,15 @@ def train(
     accelerator.wait_for_everyone()
     if run.finished:
         return run.result()
+    if run.has_progress:
+        data_dir = data_folder(run, data_dir)
     task, plan = recipe.prepare(data_dir, accelerator)  # before anything is written: data may be missing
+    data = describe_data(task, data_dir)
+    if run.has_progress:
+        require_same_data(run, data)
     with run.lock() if main else nullcontext():
         if main and not run.has_progress:  # there is none, or one that died before it had anything to lose
-            run.start(values, accelerator.num_processes)
+            run.start(values, accelerator.num_processes, data)
         accelerator.wait_for_everyone()
         title = f"{recipe.title}, seed {recipe.seed}"
         result = {
@@ -85,12 +91,20 @@ def is_main_process() -> bool:
 
 
 def evaluate(path: str | Path, split: Split = "test", *, data_dir: str | Path | None = None) -> dict[str, float]:
-    """The metrics of a run's newest weights on a split."""
+    """The metrics of a run's newest weights on a split.
+
+    Args:
+        path: The run folder.
+        split: Which part of the data.
+        data_dir: Where data sets are looked for; where they were in training if left out.
+    """
     run = RunFolder(path)
     recipe = recipe_from_json(run.recipe())
     accelerator = make_accelerator(recipe.precision)
     checkpoint = run.newest_checkpoint()
-    task, _ = replace(without_first_weights(recipe), accumulate=1).prepare(data_dir, accelerator)
+    folder = data_folder(run, data_dir)
+    task, _ = replace(without_first_weights(recipe), accumulate=1).prepare(folder, accelerator)
+    require_same_classes(run, describe_data(task, folder).get("classes"))
     restore_networks(task, checkpoint, accelerator)
     return task.evaluate(split)
 

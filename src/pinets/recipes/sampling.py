@@ -15,6 +15,7 @@ from pinets.metrics.generation import evaluate as evaluate_images
 from pinets.models.generation import ImageGenerator, StyleGenerator
 from pinets.recipes.kinds.generation import GenerationRecipe, draw_noise
 from pinets.recipes.kinds.measuring import protocol_names
+from pinets.recipes.provenance import data_folder
 from pinets.recipes.registry import recipe_from_json
 from pinets.recipes.trained import trained
 from pinets.train.generation import EVALUATION_SEED, to_pixels
@@ -71,7 +72,7 @@ def measure(
         protocol: One of ``pinets.metrics.generation.PROTOCOLS``; that of the recipe, which then has only one, if left
             out.
         samples: Another number of images than the protocol's, which is then said in the result.
-        data_dir: Where data sets and the weights of Inception are.
+        data_dir: Where data sets and the weights of Inception are; the former where they were in training if left out.
     """
     recipe, generator = _generator(path)
     named = protocol_names(protocol or recipe.metric)
@@ -83,7 +84,7 @@ def measure(
     def images(count: int) -> Tensor:
         return to_pixels(generator(draw_noise(recipe.noise, count, generator.latent)))
 
-    reference = recipe.reference(chosen, *recipe.data.load(data_dir))
+    reference = recipe.reference(chosen, *recipe.data.load(data_folder(RunFolder(path), data_dir)))
     with _from_seed(EVALUATION_SEED), torch.no_grad():
         return evaluate_images(images, reference, chosen, samples=samples, data_dir=data_dir)
 
@@ -91,7 +92,7 @@ def measure(
 def real_images(path: str | Path, count: int = 64, *, seed: int = 0, data_dir: str | Path | None = None) -> Tensor:
     """Images of the test set of a run, chosen at random, to compare with."""
     recipe = _recipe(path)
-    _, images = recipe.data.load(data_dir)
+    _, images = recipe.data.load(data_folder(RunFolder(path), data_dir))
     chosen = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))[:count]
     return images.read(chosen, torch.empty(len(chosen), images.draws))
 

@@ -12,6 +12,7 @@ from pinets.data import MeshSet, Splits, Standardize
 from pinets.mesh.mesh import Mesh
 from pinets.metrics.mesh import vertex_distances
 from pinets.recipes.kinds.shapes import AutoencodingRecipe, load_hierarchy
+from pinets.recipes.provenance import data_folder
 from pinets.recipes.registry import recipe_from_json
 from pinets.train.run import RunFolder
 
@@ -76,7 +77,7 @@ def load_shape_model(path: str | Path, *, data_dir: str | Path | None = None) ->
     if not isinstance(recipe, AutoencodingRecipe):
         raise ValueError(f"the run in {path} is of {recipe.name}, which is no autoencoder of shapes")
     checkpoint = run.newest_checkpoint()
-    splits = recipe.data.load(data_dir)
+    splits = recipe.data.load(data_folder(run, data_dir))
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
         network = recipe.model.build(load_hierarchy(recipe, splits.train), recipe.latent)
     checkpoint.require_fits("model", network)

@@ -19,6 +19,7 @@ from pinets.recipes.kinds.faces import FacePack, LfwPeople
 from pinets.recipes.kinds.model import Model, without_first_weights
 from pinets.recipes.kinds.recipe import Recipe
 from pinets.recipes.kinds.shapes import AutoencodingRecipe, Shapes
+from pinets.recipes.provenance import data_folder, require_same_classes
 from pinets.recipes.registry import recipe_from_json
 from pinets.recipes.shapes import load_shape_model
 from pinets.recipes.values import to_json
@@ -56,8 +57,8 @@ def trained(path: str | Path, *, network: str | None = None, data_dir: str | Pat
     Args:
         path: The run folder.
         network: Which of the run's networks; its only one, or the one named ``model``, if left out.
-        data_dir: Where data sets are looked for. Nothing is downloaded, unless an autoencoder of shapes needs their
-            template.
+        data_dir: Where data sets are looked for; where they were in training if left out. Nothing is downloaded, unless
+            an autoencoder of shapes needs their template.
     """
     run = RunFolder(path)
     recipe = recipe_from_json(run.recipe())
@@ -74,7 +75,8 @@ def trained(path: str | Path, *, network: str | None = None, data_dir: str | Pat
     chosen_network = networks[name]
     checkpoint.require_fits(name, chosen_network)
     chosen_network.load_state_dict(checkpoint.shared["networks"][name])
-    known = _from_data(recipe, data_dir)
+    known = _from_data(recipe, data_folder(run, data_dir))
+    require_same_classes(run, list(known["classes"]) if known.get("classes") else None)
     return Trained(chosen_network.eval(), recipe, **known, expression=_expression(recipe, chosen_network))
 
 

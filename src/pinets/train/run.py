@@ -1,7 +1,7 @@
 """The run folder: everything needed to repeat a run, and all it produced.
 
-``recipe.json``, ``environment.json``, ``metrics.jsonl``, ``tensorboard/``, ``checkpoints/``, for generators
-``pictures/`` and, when it is finished, ``result.json``.
+``recipe.json``, ``environment.json``, ``data.json``, ``metrics.jsonl``, ``tensorboard/``, ``checkpoints/``, for
+generators ``pictures/`` and, when it is finished, ``result.json``.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class RunFolder:
         self.path = Path(path)
         self.recipe_file = self.path / "recipe.json"
         self.environment_file = self.path / "environment.json"
+        self.data_file = self.path / "data.json"
         self.metrics_file = self.path / "metrics.jsonl"
         self.result_file = self.path / "result.json"
         self.checkpoints_folder = self.path / "checkpoints"
@@ -69,8 +70,14 @@ class RunFolder:
                 f"{self.path} already holds a run: resume it (--resume) or choose another folder (--out)"
             )
 
-    def start(self, recipe: dict[str, Any], processes: int) -> None:
-        """Begin a new run, in place of one that died before its first checkpoint if there is one."""
+    def start(self, recipe: dict[str, Any], processes: int, data: dict[str, Any] | None = None) -> None:
+        """Begin a new run, in place of one that died before its first checkpoint if there is one.
+
+        Args:
+            recipe: All its values.
+            processes: How many train it.
+            data: What to remember of its data.
+        """
         self.require_new()
         self.path.mkdir(parents=True, exist_ok=True)
         if self.exists:
@@ -78,6 +85,9 @@ class RunFolder:
             for folder in (self.tensorboard_folder, self.pictures_folder):
                 shutil.rmtree(folder, ignore_errors=True)
         write_json(self.environment_file, environment(processes))
+        self.data_file.unlink(missing_ok=True)
+        if data:
+            write_json(self.data_file, data)
         write_json(self.recipe_file, recipe)  # last: with it, the run exists
 
     def require_same_recipe(self, recipe: dict[str, Any], before: dict[str, Any] | None = None) -> None:
