@@ -141,3 +141,20 @@ def test_a_file_without_an_expression_needs_the_name_of_its_model(tmp_path):
     moved = shutil.copy(file, tmp_path / "moved.safetensors")
     changes = [f"model.name=to_pinet({RESNET})", f"model.weights={moved}"]
     assert recipes.get_recipe("cifar10_resnet18", "small", changes).networks()["model"].num_classes == 10
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        (
+            "model.num_classes=5",
+            r"model: the network gives shape \(1, 5\) for one input, and 10 classes need \(1, 10\)",
+        ),
+        ("model.in_channels=1", r"model: the network does not take the data's inputs, of shape \(3, 32, 32\)"),
+    ],
+)
+def test_a_network_that_does_not_fit_the_data_is_refused_before_it_is_trained(cifar, tmp_path, change, told):
+    recipe = recipes.get_recipe("cifar10_resnet18", "small", ["model.width=8", *TINY, change])
+    with pytest.raises(ValueError, match=told):
+        recipes.train(recipe, tmp_path / "runs", data_dir=cifar)
+    assert not (tmp_path / "runs").exists()

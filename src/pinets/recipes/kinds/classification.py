@@ -187,8 +187,7 @@ class ClassificationRecipe(Recipe):
         steps_per_epoch = self.updates(batches)
         seed_everything(self.seed, accelerator.device)
         network = self.networks()["model"]
-        if self.model.is_expression:
-            _require_outputs(network, inputs, classes)
+        _require_outputs(network, inputs, classes)
         if self.channels_last:
             put_channels_last(network, accelerator.device)
         optimizer = self.optimizer.build(network.parameters())
@@ -215,14 +214,18 @@ class ClassificationRecipe(Recipe):
 
 
 def _require_outputs(network: nn.Module, inputs: Inputs, classes: int) -> None:
-    """Refuse a network of one's own whose outputs are not one for each class, before anything is trained."""
+    """Refuse a network that does not take these inputs or give a score to each class, before anything is trained."""
     samples = inputs.splits.validation
     first = inputs.evaluation(samples.read(torch.tensor([0]), torch.zeros(1, samples.draws)))
-    with evaluating(network), torch.no_grad():
-        found = tuple(network(first).shape)
+    try:
+        with evaluating(network), torch.no_grad():
+            found = tuple(network(first).shape)
+    except (ValueError, RuntimeError) as error:
+        shape = tuple(first.shape[1:])
+        raise ValueError(f"model: the network does not take the data's inputs, of shape {shape}: {error}") from error
     if found != (1, classes):
         raise ValueError(
-            f"model.name: the network gives shape {found} for one input, and {classes} classes need (1, {classes})"
+            f"model: the network gives shape {found} for one input, and {classes} classes need (1, {classes})"
         )
 
 
