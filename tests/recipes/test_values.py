@@ -125,3 +125,10 @@ def test_text_stays_text():
 def test_nesterov_needs_a_momentum():
     with pytest.raises(ValueError, match="nesterov needs a momentum above 0, got 0"):
         SGD(lr=0.1, nesterov=True)
+
+
+def test_a_key_that_stands_further_inside_is_found():
+    with pytest.raises(RecipeError, match=r"there is no key 'lr'; did you mean 'optimizer\.lr'\?"):
+        set_values(Toy(), ["lr=0.1"])
+    with pytest.raises(RecipeError, match=r"there is no key 'milestones'; did you mean 'schedule\.milestones'\?"):
+        set_values(Toy(), ["milestones=3"])

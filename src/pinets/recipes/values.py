@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pinets._nearest import did_you_mean
@@ -90,7 +90,7 @@ def _set(value: Any, path: list[str], text: str, done: str) -> Any:
     hints = get_type_hints(type(value))
     if name not in hints and hasattr(value, "set_option"):
         return value.set_option(".".join(path), text, done)
-    _require_known(name, hints, done)
+    _require_known(name, hints, done, deeper=_inside(value, name))
     key, old = f"{done}.{name}" if done else name, getattr(value, name)
     try:
         new = _set(old, rest, text, key) if rest else parse(hints[name], text, key, old)
@@ -194,8 +194,20 @@ def _describe(expected: Any) -> str:
     return " or ".join(words)
 
 
-def _require_known(name: str, known: Iterable[str], inside: str) -> None:
+def _inside(value: Any, name: str) -> list[str]:
+    """The keys of this name in the parts of a value, such as ``optimizer.lr`` for ``lr``."""
+    parts = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return [
+        f"{part}.{name}"
+        for part, inner in parts.items()
+        if dataclasses.is_dataclass(inner) and name in get_type_hints(type(inner))
+    ]
+
+
+def _require_known(name: str, known: Iterable[str], inside: str, deeper: Sequence[str] = ()) -> None:
     if name not in known:
         prefix = f"{inside}." if inside else ""
         near = did_you_mean(prefix + name, [prefix + other for other in known])
+        if deeper:
+            near = f"; did you mean {' or '.join(repr(prefix + other) for other in deeper)}?"
         raise RecipeError(f"there is no key {prefix + name!r}{near}")

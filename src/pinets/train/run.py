@@ -100,6 +100,7 @@ class RunFolder:
             raise ChangedRecipeError(
                 f"{self.path} was started with another recipe: "
                 + "; ".join(f"{key} was {old!r} and is now {new!r}" for key, old, new in changes)
+                + " (a run goes on with the values it was started with: give the same --set, or another --out)"
             )
 
     def changed_environment(self, processes: int) -> list[tuple[str, Any, Any]]:
