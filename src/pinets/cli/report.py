@@ -28,6 +28,9 @@ def run(args: argparse.Namespace) -> int:
     finished = {name: runs for name, runs in groups.items() if any(run.finished for run in runs)}
     if finished:
         print(text_table([summarize(name, runs) for name, runs in finished.items()]))
+    unfinished = [str(run.path) for runs in groups.values() for run in runs if not run.finished]
+    if unfinished:
+        print(f"not finished: {', '.join(unfinished)}")
     write_report(groups, args.out)
     print(f"report: {args.out}")
     return 0

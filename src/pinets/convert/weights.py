@@ -18,6 +18,9 @@ __all__ = ["load_weights", "read_metadata"]
 def load_weights(network: nn.Module, path: PathLike) -> None:
     """Load a state dict, as safetensors or as ``torch.save`` wrote it; every error names the file.
 
+    It is also found in a training checkpoint, as ``state_dict`` or ``model``, and with the names that
+    ``nn.DataParallel`` and ``torch.compile`` give to weights.
+
     Args:
         network: Whose weights these must be, all of them and no others.
         path: A ``.safetensors`` file; any other is taken for one of torch.
@@ -26,6 +29,7 @@ def load_weights(network: nn.Module, path: PathLike) -> None:
     state = _read_safetensors(path)[0] if path.suffix == ".safetensors" else _read_pickle(path)
     if not isinstance(state, Mapping):
         raise ValueError(f"{path} does not hold the weights of this model: it holds {type(state).__name__}")
+    state = _without_wrappers(state)
     if difference := _difference(network.state_dict(), state):
         raise ValueError(f"{path} does not hold the weights of this model: {difference}")
     network.load_state_dict(state)
@@ -60,6 +64,22 @@ def _read_pickle(path: Path) -> Any:
             f"{path} does not hold the weights of this model: it is damaged, or holds more than tensors, which could "
             f"run anything when it is opened; save model.state_dict() alone"
         ) from error
+
+
+def _without_wrappers(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The weights alone, under the names that the network itself gives them.
+
+    >>> _without_wrappers({"epoch": 3, "state_dict": {"module.fc.weight": 1, "module.fc.bias": 2}})
+    {'fc.weight': 1, 'fc.bias': 2}
+    """
+    for key in ("state_dict", "model"):
+        if isinstance(state.get(key), Mapping):
+            state = state[key]
+            break
+    for prefix in ("module.", "_orig_mod."):
+        if state and all(name.startswith(prefix) for name in state):
+            state = {name.removeprefix(prefix): value for name, value in state.items()}
+    return state
 
 
 def _difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
