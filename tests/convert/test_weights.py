@@ -26,16 +26,12 @@ def test_weights_are_found(wrap, tmp_path):
     assert torch.equal(fresh.weight, trained.weight)
 
 
-def test_a_layer_named_as_a_wrapper_keeps_its_name(tmp_path):
-    class Named(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.model = nn.Linear(3, 2)
-
-    trained, fresh = Named(), Named()
+@pytest.mark.parametrize("name", ["model", "module"])
+def test_a_layer_named_as_a_wrapper_keeps_its_name(name, tmp_path):
+    trained, fresh = (nn.ModuleDict({name: nn.Linear(3, 2)}) for _ in range(2))
     torch.save(trained.state_dict(), tmp_path / "weights.pth")
     load_weights(fresh, tmp_path / "weights.pth")
-    assert torch.equal(fresh.model.weight, trained.model.weight)
+    assert torch.equal(fresh[name].weight, trained[name].weight)
 
 
 def test_weights_of_another_network_are_refused(tmp_path):

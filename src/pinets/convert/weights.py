@@ -29,8 +29,10 @@ def load_weights(network: nn.Module, path: PathLike) -> None:
     state = _read_safetensors(path)[0] if path.suffix == ".safetensors" else _read_pickle(path)
     if not isinstance(state, Mapping):
         raise ValueError(f"{path} does not hold the weights of this model: it holds {type(state).__name__}")
-    state = _without_wrappers(state)
-    if difference := _difference(network.state_dict(), state):
+    expected = network.state_dict()
+    if state.keys() != expected.keys():
+        state = _without_wrappers(state)
+    if difference := _difference(expected, state):
         raise ValueError(f"{path} does not hold the weights of this model: {difference}")
     network.load_state_dict(state)
 
