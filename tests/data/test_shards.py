@@ -156,7 +156,9 @@ def write_tar(path, members):
     [
         ({"a.jpg": b"?"}, r"train-0\.tar: a lacks its label \(\.cls\)"),
         ({"a.cls": b"1"}, r"train-0\.tar: a lacks its image"),
-        ({"a.jpg": b"?", "a.cls": b"one"}, r"train-0\.tar: a\.cls must hold a whole number, got b'one'"),
+        ({"a.jpg": b"?", "a.cls": b"one"}, r"train-0\.tar: a\.cls must hold a whole number .*, got b'one'"),
+        ({"a.jpg": b"?", "a.cls": b""}, r"train-0\.tar: a\.cls must hold a whole number .*, got b''"),
+        ({"a.jpg": b"?", "a.cls": b"-1"}, r"train-0\.tar: a\.cls must hold a whole number .*, got b'-1'"),
         ({"readme.txt": b"?"}, r"train-0\.tar: holds no images with labels"),
         ({"a.jpg": b"?", "a.cls": b"2"}, r"train-0\.tar: record 0 has label 2, but labels go from 0 to 1"),
     ],
@@ -166,6 +168,40 @@ def test_wrong_content_is_named(tmp_path, members, rule):
     (tmp_path / "classes.txt").write_text("ant\nbee\n")
     with pytest.raises(DataError, match=rule):
         load("shards", tmp_path)
+
+
+@pytest.mark.parametrize("label", [b"-1", b"10000000", b"1000000000000", b"99999999999999999999"])
+def test_labels_that_count_no_classes_are_refused_without_their_names_too(tmp_path, label):
+    write_tar(tmp_path / "train-0.tar", {"a.jpg": b"?", "a.cls": label})
+    with pytest.raises(DataError, match=rf"train-0\.tar: a\.cls must hold .* from 0 to 9999999, got {label!r}"):
+        open_shards([tmp_path / "train-0.tar"], CENTRE)
+
+
+@pytest.mark.parametrize("damage", [b"?", bytes(512)], ids=["wrong checksum", "zeros"])
+def test_a_damaged_header_is_not_the_end_of_a_shard(tmp_path, damage):
+    path = write_with_webdataset(tmp_path)[1]
+    with tarfile.open(path) as tar:
+        offset = tar.getmembers()[6].offset
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(damage)
+    with pytest.raises(DataError, match=rf"train-000001\.tar: damaged at byte {offset}, where the next member"):
+        open_shards([path], CENTRE)
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 5000])
+def test_more_zeros_at_the_end_of_a_shard_are_read_over(tmp_path, blocks):
+    path = write_with_webdataset(tmp_path)[0]
+    with path.open("ab") as file:
+        file.write(bytes(512 * blocks))
+    assert len(open_shards([path], CENTRE)) == 7
+
+
+def test_what_follows_the_end_of_a_shard_is_refused(tmp_path):
+    first, second, *_ = write_with_webdataset(tmp_path)
+    first.write_bytes(first.read_bytes() + second.read_bytes())
+    with pytest.raises(DataError, match=r"train-000000\.tar: damaged at byte"):
+        open_shards([first], CENTRE)
 
 
 def test_image_that_does_not_decode_is_named(tmp_path):

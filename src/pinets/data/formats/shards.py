@@ -41,6 +41,7 @@ __all__ = [
 
 _IMAGES = {"jpg", "jpeg", "png", "webp", "ppm", "bmp"}
 CLASSES = "classes.txt"  # the names of the classes, one on each line
+_MOST_CLASSES = 10_000_000  # no set has as many; names for all that a damaged label counts would fill the memory
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -189,7 +190,6 @@ def _index(path: Path) -> tuple[Tensor, Tensor]:
     """Where every image of a shard starts and how long it is, (N, 2), and its label."""
     images: dict[str, tuple[int, int]] = {}
     labels: dict[str, int] = {}
-    _require_whole_tar(path)
     try:
         with tarfile.open(path, "r:") as tar:
             for member in tar:
@@ -204,6 +204,7 @@ def _index(path: Path) -> tuple[Tensor, Tensor]:
                 elif ending == "cls":
                     _require_new(key, labels, path)
                     labels[key] = _label(tar, member, path)
+            _require_end(path, tar.offset)
     except tarfile.TarError as error:
         raise DataError(f"{path}: damaged or cut short ({error})") from error
     if alone := sorted(set(images) ^ set(labels)):
@@ -216,16 +217,17 @@ def _index(path: Path) -> tuple[Tensor, Tensor]:
 def _label(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> int:
     file = tar.extractfile(member)
     text = file.read(32) if file else b""
-    try:
-        return int(text)
-    except ValueError:
-        raise DataError(f"{path}: {member.name} must hold a whole number, got {text!r}") from None
+    if not text.strip().isdigit() or int(text) >= _MOST_CLASSES:
+        raise DataError(f"{path}: {member.name} must hold a whole number from 0 to {_MOST_CLASSES - 1}, got {text!r}")
+    return int(text)
 
 
-def _require_whole_tar(path: Path) -> None:
-    """A tar file ends in two blocks of zeros; cut between two images it would otherwise look like a smaller one."""
+def _require_end(path: Path, offset: int) -> None:
+    """A tar file ends in two blocks of zeros, or more; ``tarfile`` also takes a damaged header for its end."""
     with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(size - 1024, 0))
-        if size < 1024 or any(file.read(1024)):
+        if file.seek(0, os.SEEK_END) < offset + 1024:
             raise DataError(f"{path}: damaged or cut short, it does not end as tar files do")
+        file.seek(offset)
+        while block := file.read(1 << 20):
+            if any(block):
+                raise DataError(f"{path}: damaged at byte {offset}, where the next member or the end must stand")
