@@ -96,6 +96,54 @@ def test_property_counts_identities_without_images(tmp_path):
     assert len(open_records(path, WHOLE).classes) == 4
 
 
+def set_label(path, key, label):
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<f", data, offset_of(path, key) + 12, label)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("label", [3e6, 3.0, -1.0, 0.5, 1e30])
+def test_an_identity_takes_its_label_from_an_image_that_can_have_it(tmp_path, label):
+    path = face_pack(tmp_path)
+    set_label(path, 5, label)  # the first of person 2
+    told = []
+    damage = Damage(tell=told.append)
+    faces = open_records(path, WHOLE, damage)
+    assert faces.classes == ("0", "1", "2")
+    assert faces.labels.tolist() == [0, 0, 0, 1, 2]
+    assert faces.in_memory().images[:, 0, 4, 4].tolist() == [0, 1, 2, 10, 21]
+    assert damage.count == 1
+    place = f"the record at byte {offset_of(path, 5)} has label"
+    assert place in told[0]
+    assert "train.rec" in told[0]
+    assert "labels are whole numbers from 0 to 2" in told[0]
+    with pytest.raises(DataError, match=place):
+        open_records(path, WHOLE, Damage(strict=True))
+
+
+def test_a_later_label_that_is_no_whole_number_is_damage(tmp_path):
+    path = face_pack(tmp_path)
+    set_label(path, 6, 2.5)
+    with pytest.raises(DataError, match=r"its label is 2\.5, but its place is identity 2"):
+        open_records(path, WHOLE).in_memory()
+
+
+@pytest.mark.parametrize("label", [-1.0, 0.5, 2.0**24, 1e30])
+def test_labels_that_number_no_identity_are_damage_without_property_too(tmp_path, label):
+    path = write(tmp_path, {1: item(0, png(1)), 2: item(label, png(2)), 3: item(1, png(3))})
+    damage = Damage(tell=lambda line: None)
+    faces = open_records(path, WHOLE, damage)
+    assert (faces.labels.tolist(), faces.classes, damage.count) == ([0, 1], ("0", "1"), 1)
+
+
+@pytest.mark.parametrize("number", ["many", "0", "99999999999"])
+def test_a_wrong_number_of_identities_is_named(tmp_path, number):
+    path = face_pack(tmp_path)
+    (tmp_path / "property").write_text(f"{number},8,8\n")
+    with pytest.raises(DataError, match=rf"property: must begin with the number of identities, .*, got '{number}'"):
+        open_records(path, WHOLE)
+
+
 @pytest.mark.parametrize("places", [(0,), (4,), (0, 8), (4, 8), (0, 4, 8)])
 def test_records_cut_at_the_magic_number_are_put_together(tmp_path, places):
     image = bytearray(range(1, 17))

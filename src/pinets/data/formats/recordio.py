@@ -32,6 +32,7 @@ __all__ = ["Record", "RecordSet", "open_records", "read_record"]
 
 _MAGIC = b"\x0a\x23\xd7\xce"
 _HEADER = struct.Struct("<IfQQ")  # flag, label, id, id2
+_MOST_IDENTITIES = 1 << 24  # labels are float32, which tells larger whole numbers no longer apart
 _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
 
 
@@ -62,7 +63,7 @@ class RecordSet(EncodedSet):
                 record = read_record(file, offset)
         except FileNotFoundError as error:
             raise MissingDataError(f"{self.path} was there when it was opened, and is gone now") from error
-        if int(record.labels[0]) != int(self.labels[index]):
+        if record.labels[0] != int(self.labels[index]):
             raise DataError(
                 f"{name}: its label is {record.labels[0]:g}, but its place is identity {self.labels[index]}"
             )
@@ -98,7 +99,7 @@ def read_record(file: BinaryIO, offset: int) -> Record:
 def open_records(path: PathLike, crop: Crop, damage: Damage | None = None) -> RecordSet:
     """Open a ``.rec`` file with the ``.idx`` file beside it; identities are numbered as its labels are.
 
-    The file ``property`` beside it, if there is one, says how many identities there are.
+    The file ``property`` beside it, if there is one, says how many identities there are; a label beyond is damage.
 
     Args:
         path: The ``.rec`` file.
@@ -108,20 +109,20 @@ def open_records(path: PathLike, crop: Crop, damage: Damage | None = None) -> Re
     path = Path(path)
     offsets = _read_index(path)
     damage = Damage() if damage is None else damage
+    announced = _announced(path.with_name("property"))
+    limit = _MOST_IDENTITIES if announced is None else announced
     with path.open("rb") as file:
         spans, complete = _identity_ranges(file, offsets, damage)
-        keys, labels = _labels_by_identity(file, offsets, spans, damage)
+        keys, labels = _labels_by_identity(file, offsets, spans, limit, damage)
         if not complete:
             named = {key for span in spans for key in span}
             others = {key: offset for key, offset in offsets.items() if key not in named}
-            other_keys, other_labels = _labels_one_by_one(file, others, damage)
+            other_keys, other_labels = _labels_one_by_one(file, others, limit, damage)
             keys, labels = keys + other_keys, labels + other_labels
     if not keys:
         raise DataError(f"{path}: holds no image")
     label = torch.tensor(labels)
-    if int(label.min()) < 0:
-        raise DataError(f"{path}: labels number the identities from 0 on, got {int(label.min())}")
-    names = tuple(map(str, range(max(int(label.max()) + 1, _announced(path.with_name("property"))))))
+    names = tuple(map(str, range(int(label.max()) + 1 if announced is None else announced)))
     return RecordSet(label, names, crop, str(path), torch.tensor([offsets[key] for key in keys]))
 
 
@@ -187,7 +188,7 @@ def _identity_range(file: BinaryIO, offsets: dict[int, int], key: int) -> range:
 
 
 def _labels_by_identity(
-    file: BinaryIO, offsets: dict[int, int], ranges: list[range], damage: Damage
+    file: BinaryIO, offsets: dict[int, int], ranges: list[range], limit: int, damage: Damage
 ) -> tuple[list[int], list[int]]:
     """All images of an identity have the label of the first that can be read; the others are compared when they are."""
     keys: list[int] = []
@@ -195,7 +196,7 @@ def _labels_by_identity(
     for span in ranges:
         for key in span:
             try:
-                label = int(read_record(file, offsets[key]).labels[0])
+                label = _label(read_record(file, offsets[key]), limit, file, offsets[key])
             except DataError as error:
                 damage.note(error)
                 continue
@@ -209,26 +210,39 @@ def _labels_by_identity(
     return keys, labels
 
 
-def _labels_one_by_one(file: BinaryIO, offsets: dict[int, int], damage: Damage) -> tuple[list[int], list[int]]:
+def _labels_one_by_one(
+    file: BinaryIO, offsets: dict[int, int], limit: int, damage: Damage
+) -> tuple[list[int], list[int]]:
     keys: list[int] = []
     labels: list[int] = []
     for key, offset in offsets.items():
         try:
             record = read_record(file, offset)
+            if record.image:
+                labels.append(_label(record, limit, file, offset))
+                keys.append(key)
         except DataError as error:
             damage.note(error)
-            continue
-        if record.image:
-            keys.append(key)
-            labels.append(int(record.labels[0]))
     return keys, labels
 
 
-def _announced(path: Path) -> int:
-    """How many identities the file ``property`` announces: ``93431,112,112``."""
+def _label(record: Record, limit: int, file: BinaryIO, offset: int) -> int:
+    label = record.labels[0]
+    if not label.is_integer() or not 0 <= label < limit:
+        raise DataError(
+            f"{file.name}: the record at byte {offset} has label {label}, but labels are whole numbers from 0 to "
+            f"{limit - 1}"
+        )
+    return int(label)
+
+
+def _announced(path: Path) -> int | None:
+    """How many identities the file ``property`` announces, if it is there: ``93431,112,112``."""
     if not path.is_file():
-        return 0
+        return None
     first = path.read_text(encoding="ascii", errors="replace").partition(",")[0].strip()
-    if not first.isdecimal():
-        raise DataError(f"{path}: must begin with the number of identities, got {first!r}")
+    if not first.isdecimal() or not 1 <= int(first) <= _MOST_IDENTITIES:
+        raise DataError(
+            f"{path}: must begin with the number of identities, from 1 to {_MOST_IDENTITIES}, got {first!r}"
+        )
     return int(first)
