@@ -46,6 +46,19 @@ def test_every_cut_is_seen(tmp_path, ending, share):
         read_sound(path)
 
 
+def test_an_absurd_length_is_refused(tmp_path):
+    """A FLAC announces its length in 36 bits, from the middle of byte 21 on."""
+    path = tmp_path / "clip.flac"
+    soundfile.write(path, wave(), 16000, subtype="PCM_16")
+    raw = bytearray(path.read_bytes())
+    assert int.from_bytes(raw[21:26], "big") & (1 << 36) - 1 == len(wave())
+    raw[21] |= 0x0F
+    path.write_bytes(raw)
+    announced = (15 << 32) + len(wave())
+    with pytest.raises(DataError, match=rf"clip\.flac: must last at most 3600 s, but announces {announced} samples"):
+        read_sound(path)
+
+
 def test_what_is_no_sound_is_named(tmp_path):
     path = tmp_path / "clip.wav"
     path.write_bytes(b"this is not a sound file" * 100)

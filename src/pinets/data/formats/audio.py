@@ -17,6 +17,7 @@ from pinets.data.errors import DataError, MissingDataError
 __all__ = ["SAMPLE_RATE", "read_clips", "read_sound"]
 
 SAMPLE_RATE = 16_000
+_LONGEST = 3600  # seconds; what a damaged header announces may not fit into memory
 _UNKNOWN_SIZES = (0, 0xFFFFFFFF)  # what a WAV says that was written to a pipe
 
 
@@ -33,6 +34,10 @@ def read_sound(path: Path, *, rate: int = SAMPLE_RATE) -> Tensor:
                     f"{path}: must be mono at {rate} Hz, got {sound.channels} channels at {sound.samplerate} Hz"
                 )
             announced = sound.frames
+            if announced > _LONGEST * rate:
+                raise DataError(
+                    f"{path}: must last at most {_LONGEST} s, but announces {announced} samples at {rate} Hz"
+                )
             samples = torch.from_numpy(sound.read(dtype="float32"))
     except soundfile.LibsndfileError as error:
         raise DataError(f"{path}: cannot be read as sound, it is damaged or cut short ({error})") from error
