@@ -60,16 +60,18 @@ def first_non_finite_layer(networks: Mapping[str, nn.Module]) -> Iterator[list[s
 
     for network_name, network in networks.items():
         for name, module in network.named_modules():
-            # `module.` is what torch puts before the names of a network wrapped for several processes
-            path = ".".join(part for part in (network_name, name) if part).replace(
-                f"{network_name}.module", network_name
-            )
-            handles.append(module.register_forward_hook(watch(path)))
+            handles.append(module.register_forward_hook(watch(_path(network_name, name))))
     try:
         yield found
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _path(network: str, layer: str) -> str:
+    """The full name of a layer, without the ``module`` before those of a network wrapped for several processes."""
+    parts = layer.split(".") if layer else []
+    return ".".join([network, *(parts[1:] if parts[:1] == ["module"] else parts)])
 
 
 def _describe(module: nn.Module, inputs: Any) -> str:
