@@ -137,7 +137,8 @@ def test_options_of_the_model_are_typed_and_checked():
     [
         ("batch=130", None),
         ("accumulate=3", "a batch of 128 cannot be divided into 3 equal parts"),
-        ("seed=-1", "seed must not be negative"),
+        ("seed=-1", r"seed: seed must be at least 0 and at most 2\*\*63 - 1, got -1"),
+        (f"seed={2**63}", rf"seed: seed must be at least 0 and at most 2\*\*63 - 1, got {2**63}"),
         ("epochs=0", "epochs must be at least 1"),
         ("clip=-1", "clip must be above 0, got -1.0"),
         ("clip=nan", "clip must be finite and above 0, got nan"),

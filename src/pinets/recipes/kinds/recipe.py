@@ -53,8 +53,8 @@ class Recipe(ABC):
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.batch % self.accumulate:
             raise ValueError(f"a batch of {self.batch} cannot be divided into {self.accumulate} equal parts")
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative, got {self.seed}")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed must be at least 0 and at most 2**63 - 1, got {self.seed}")
         if not self.name or self.name.startswith(".") or "/" in self.name or "\\" in self.name:
             raise ValueError(
                 f"name is that of a folder: it must have no slash and no dot at its beginning, got {self.name!r}"
