@@ -99,12 +99,27 @@ def test_the_ends_and_beyond(cosine, dtype):
     assert out[0].item() == pytest.approx(expected, abs=1e-3)
 
 
-def test_an_embedding_of_zeros_is_finite():
-    embeddings = torch.zeros(2, 4, requires_grad=True)
-    loss = ArcFace().loss(embeddings, torch.randn(3, 4), torch.tensor([0, 1]))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("row", [slice(0, 1), slice(None)], ids=["one", "all"])
+@pytest.mark.parametrize("zeros", ["embeddings", "centres"])
+def test_zeros_have_a_finite_gradient(zeros, row, dtype):
+    values = {"embeddings": torch.randn(2, 4).to(dtype), "centres": torch.randn(3, 4).to(dtype)}
+    values[zeros][row] = 0
+    leaves = {name: value.requires_grad_() for name, value in values.items()}
+    loss = ArcFace().loss(**leaves, labels=torch.tensor([0, 1]))
     loss.backward()
     assert loss.isfinite()
-    assert embeddings.grad.isfinite().all()
+    for leaf in leaves.values():
+        assert leaf.grad.isfinite().all()
+    assert leaves[zeros].grad[0].any()  # by which it gets a direction
+
+
+@pytest.mark.parametrize("size", [1e-11, 1e-4, 1.0, 1e15])
+def test_lengths_do_not_count(size):
+    embeddings, centres = torch.randn(4, 6), torch.randn(9, 6)
+    expected = cosines(embeddings, centres)
+    torch.testing.assert_close(cosines(size * embeddings, size * centres), expected)
+    torch.testing.assert_close(expected, F.cosine_similarity(embeddings[:, None], centres[None], dim=2))
 
 
 def test_autocast_changes_nothing():

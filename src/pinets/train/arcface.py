@@ -17,13 +17,13 @@ from torch.nn import functional as F
 __all__ = ["ArcFace", "cosines"]
 
 _SMALLEST_SINE = 1e-4  # by which the slope sin(theta + m) / sin(theta) is bounded; float32 knows none that is smaller
+_SMALLEST_LENGTH = 1e-12  # what is shorter counts as zeros
 
 
 def cosines(embeddings: Tensor, centres: Tensor) -> Tensor:
     """The cosine between every embedding and every centre, in float32 also under autocast, in [-1, 1]."""
     with torch.autocast(embeddings.device.type, enabled=False):
-        directions, centres = (F.normalize(_wide(values), dim=1) for values in (embeddings, centres))
-        return F.linear(directions, centres).clamp(-1, 1)
+        return F.linear(_directions(embeddings), _directions(centres)).clamp(-1, 1)
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,13 @@ class ArcFace:
         """The mean over a batch, with all centres in one process."""
         with torch.autocast(embeddings.device.type, enabled=False):
             return F.cross_entropy(self.logits(cosines(embeddings, centres), labels), labels)
+
+
+def _directions(values: Tensor) -> Tensor:
+    """Rows of length 1; one without a direction is divided by 1, so that half precision can hold its gradient."""
+    values = _wide(values)
+    length = values.norm(dim=1, keepdim=True)
+    return values / torch.where(length > _SMALLEST_LENGTH, length, 1.0)
 
 
 def _wide(values: Tensor) -> Tensor:
