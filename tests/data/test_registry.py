@@ -281,6 +281,14 @@ def test_unknown_option_suggests_the_nearest(tmp_path):
         load("cifar10", tmp_path, sed=1)
 
 
+@pytest.mark.parametrize("validation", [0, 1, 2, float("nan")])
+def test_a_fraction_out_of_range_is_refused_before_anything_is_fetched(tmp_path, validation):
+    network = Network()
+    with pytest.raises(ValueError, match=f"validation must lie between 0 and 1, got {validation}"):
+        load("mnist", tmp_path, fetch=network, validation=validation)
+    assert not network.asked
+
+
 def test_file_in_the_way_is_an_error_of_ours(tmp_path):
     (tmp_path / "data").write_text("not a folder")
     with pytest.raises(MissingDataError, match="cifar10 is not in"):

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -29,6 +30,14 @@ def test_inputs_and_labels_must_match():
 def test_sets_hold_what_they_say(kind, inputs, rule):
     with pytest.raises(DataError, match=rule):
         kind(inputs, torch.tensor([0]), ("a",))
+
+
+@pytest.mark.parametrize("kind", [ArraySet, ImageSet, ClipSet])
+def test_arrays_that_are_no_tensors_are_told(kind):
+    with pytest.raises(DataError, match=r"inputs must be a torch\.Tensor, got ndarray"):
+        kind(np.zeros((4, 1)), torch.zeros(4, dtype=torch.int64), ("a",))
+    with pytest.raises(DataError, match=r"labels must be a torch\.Tensor, got ndarray"):
+        kind(torch.zeros(4, 1), np.zeros(4, dtype=np.int64), ("a",))
 
 
 def test_subset_keeps_its_kind_and_noise():

@@ -236,6 +236,8 @@ def load(
     for option in options:
         if option not in data_set.options:
             raise TypeError(f"{name} has no option {option!r}{did_you_mean(option, data_set.options)}")
+    if not 0 < options.get("validation", 0.1) < 1:
+        raise ValueError(f"validation must lie between 0 and 1, got {options['validation']}")
     folder = _locate(name, data_set, data_folder(data_dir), fetch if download else _refuse)
     try:
         return data_set.read(folder, **options)

@@ -72,6 +72,9 @@ class ArraySet:
     classes: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        for name in ("inputs", "labels"):
+            if not isinstance(getattr(self, name), Tensor):
+                raise DataError(f"{name} must be a torch.Tensor, got {type(getattr(self, name)).__name__}")
         if self.labels.dtype != torch.int64 or self.labels.ndim != 1:
             raise DataError(f"labels must be a vector of int64, got {tuple(self.labels.shape)} {self.labels.dtype}")
         if len(self.inputs) != len(self.labels):
@@ -105,9 +108,9 @@ class ImageSet(ArraySet):
     """Decoded images in memory: uint8, (N, C, H, W)."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.inputs.dtype != torch.uint8 or self.inputs.ndim != 4:
             raise DataError(f"images must be uint8 (N, C, H, W), got {tuple(self.inputs.shape)} {self.inputs.dtype}")
-        super().__post_init__()
 
     @property
     def images(self) -> Tensor:
@@ -121,9 +124,9 @@ class ClipSet(ArraySet):
     noise: tuple[Tensor, ...] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.inputs.dtype != torch.int16 or self.inputs.ndim != 2:
             raise DataError(f"clips must be int16 (N, T), got {tuple(self.inputs.shape)} {self.inputs.dtype}")
-        super().__post_init__()
 
     @property
     def clips(self) -> Tensor:

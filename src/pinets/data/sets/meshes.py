@@ -33,6 +33,7 @@ class MeshSet(ArraySet):
     millimetres: float = field(kw_only=True)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.millimetres > 0:
             raise DataError(f"millimetres must be positive, got {self.millimetres}")
         vertices = len(self.template.vertices)
@@ -45,7 +46,6 @@ class MeshSet(ArraySet):
         if not finite.all():
             first = int((~finite).nonzero()[0])
             raise DataError(f"shape {first} has vertices that are not finite; {int((~finite).sum())} shapes do")
-        super().__post_init__()
 
     @property
     def shapes(self) -> Tensor:
