@@ -12,7 +12,8 @@ from PIL import Image
 
 from pinets import recipes
 from pinets.cli import main
-from pinets.data import MissingDataError
+from pinets.data import DataError, MissingDataError
+from pinets.train.loop import make_accelerator
 
 PEOPLE = [f"Person_{number}" for number in range(12)]
 TINY = ["model.width=8", "channels_last=no", "model.depths=1,1", "model.embedding=16", "epochs=2", "batch=8"]
@@ -136,6 +137,17 @@ def test_a_strict_run_ends_at_the_damaged_image(ms1m, tmp_path):
     changes = [*TINY, "model.size=16", "data.size=16", "data.strict=true"]
     with pytest.raises(ValueError, match=r"Person_3_0002\.jpg: cannot be decoded"):
         recipes.train(recipes.get_recipe("ms1m_arcface_resnet50", "full", changes), tmp_path / "runs", data_dir=ms1m)
+
+
+@pytest.mark.parametrize("name", ["lfw", "calfw"], ids=["validation", "test"])
+@pytest.mark.parametrize("broken", [b"no image", jpeg(0, 0)[:-100]], ids=["none", "cut short"])
+def test_a_broken_image_of_a_pack_is_told_before_training(ms1m, tmp_path, name, broken):
+    images = [jpeg(0, 0), jpeg(0, 1), jpeg(1, 0), broken]
+    pack = ms1m / "ms1m-retinaface-t1" / f"{name}.bin"
+    pack.write_bytes(pickle.dumps((images, [True, False])))
+    recipe = recipes.get_recipe("ms1m_arcface_resnet50", "full", [*TINY, "model.size=16", "data.size=16"])
+    with pytest.raises(DataError, match=rf"{name}\.bin, image 3: cannot be decoded"):
+        recipe.prepare(ms1m, make_accelerator())
 
 
 def test_missing_packs_are_named(ms1m, tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,8 @@ class Verification:
 class FaceRecognition(Task):
     """A network trained with a margin on identities; on validation and test, the accuracy of verifying pairs.
 
+    All images of pairs are decoded once at the start: a broken one ends a run there, and not after its first epoch.
+
     Args:
         network: From images to embeddings.
         optimizer: Of the network.
@@ -72,6 +74,10 @@ class FaceRecognition(Task):
         self._verification = verification
         self._accelerator = accelerator
         self._damage = damage
+        for part in verification.values():
+            for pairs in part.sets.values():
+                for _ in self._images(pairs):
+                    pass
 
     def train_step(self, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
         images, identities = batch[0].to(self._accelerator.device, non_blocking=True), batch[1]
@@ -111,12 +117,8 @@ class FaceRecognition(Task):
 
     def _embed(self, pairs: FacePairs, transform: Transform) -> Tensor:
         """The embeddings of all faces; every process embeds some, and all get them."""
-        shares = torch.arange(len(pairs.faces)).tensor_split(self._accelerator.num_processes)
-        mine = shares[self._accelerator.process_index]
-        batches = (
-            transform.apply(pairs.faces.read(part, torch.empty(len(part), 0)), torch.empty(len(part), 0))
-            for part in mine.split(_BATCH)
-        )
+        shares = self._shares(pairs)
+        batches = (transform.apply(images, torch.empty(len(images), 0)) for images in self._images(pairs))
         with self._accelerator.autocast():
             rows = embed(self._accelerator.unwrap_model(self.network), batches)
         if len(shares) == 1:
@@ -125,6 +127,15 @@ class FaceRecognition(Task):
         padded = torch.cat([rows, rows.new_zeros(longest - len(rows), rows.shape[1])]).to(self._accelerator.device)
         gathered = self._accelerator.gather(padded).cpu().split(longest)
         return torch.cat([part[: len(share)] for part, share in zip(gathered, shares, strict=True)])
+
+    def _shares(self, pairs: FacePairs) -> tuple[Tensor, ...]:
+        """The faces that each process embeds."""
+        return torch.arange(len(pairs.faces)).tensor_split(self._accelerator.num_processes)
+
+    def _images(self, pairs: FacePairs) -> Iterator[Tensor]:
+        """The images of this process's faces, a batch at a time."""
+        for part in self._shares(pairs)[self._accelerator.process_index].split(_BATCH):
+            yield pairs.faces.read(part, torch.empty(len(part), 0))
 
 
 def verify(embeddings: Tensor, pairs: FacePairs) -> dict[str, float]:
