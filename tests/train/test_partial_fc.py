@@ -179,6 +179,11 @@ def test_two_processes_give_the_result_of_one(toy_faces, two_processes, tmp_path
     assert [len(load_file(share)["state.task.classifier.centres"]) for share in sorted(shares)] == [5, 6]
 
 
+def test_damage_that_several_processes_see_is_counted_once(two_processes):
+    rows = [json.loads(line) for line in (two_processes / "plain" / "metrics.jsonl").read_text().splitlines()]
+    assert {row["damaged_images"] for row in rows if row["split"] == "validation"} == {3}
+
+
 def test_two_processes_resume_bit_for_bit(torchrun, two_processes, tmp_path):
     shutil.copytree(two_processes / "sampled", tmp_path / "sampled")
     # so that the last three steps are done again

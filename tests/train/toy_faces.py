@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from pinets.data import Batches, ImageSet, Normalize
+from pinets.data import Batches, DataError, ImageSet, Normalize
+from pinets.data.damage import Damage
 from pinets.data.faces.face_pairs import FacePairs
 from pinets.train.arcface import ArcFace
 from pinets.train.faces import FaceRecognition, Verification
@@ -49,6 +50,9 @@ def train(folder, *, sample=1.0, accumulate=1, steps=12, precision="no"):
     optimizer = sgd.build(network.parameters())
     normalize = Normalize((0.5,), (0.5,))
     verification = Verification({"toy": pairs()}, normalize)
+    damage = Damage(tell=lambda line: None)
+    for seen_by in ("all", accelerator.process_index):
+        damage.note(DataError(f"an image seen by {seen_by}"))
     task = FaceRecognition(
         network,
         optimizer,
@@ -57,6 +61,7 @@ def train(folder, *, sample=1.0, accumulate=1, steps=12, precision="no"):
         batches=Batches(faces(6, 1), 16 // accumulate, transform=normalize, shuffle=True, drop_last=True, **share),
         verification={"validation": verification, "test": verification},
         accelerator=accelerator,
+        damage=damage,
     )
     run = RunFolder(folder)
     if accelerator.is_main_process and not run.exists:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from pinets._extras import require
 from pinets.data.damage import Damage
 from pinets.data.faces.face_pairs import FacePairs
 from pinets.data.transforms.images import Transform
@@ -105,8 +106,8 @@ class FaceRecognition(Task):
             scored = verify(self._embed(pairs, part.transform), pairs)
             metrics |= {f"{name}_{metric}": value for metric, value in scored.items()}
         if self._damage is not None and split == "validation":
-            count = torch.tensor(self._damage.count, device=self._accelerator.device)
-            metrics["damaged_images"] = float(self._accelerator.reduce(count, reduction="sum"))
+            gather = require("accelerate.utils", extra="train").gather_object
+            metrics["damaged_images"] = float(len(set(gather(list(self._damage.reasons)))))  # some are seen by several
         return metrics
 
     def local_state_dict(self) -> dict[str, Any]:
