@@ -102,7 +102,7 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
         drawing = self._draw_seeds()
         rows, held_out = self._hold_out(y) if self.early_stopping else (np.arange(X.shape[0]), None)
         trained_on = weights if held_out is None else _without(held_out, weights, X.shape[0])
-        self._start(X, trained_on, outputs=self._learn_targets(y, trained_on), drawing=drawing)
+        self._start(X, trained_on, outputs=self._learn_targets(y, trained_on), drawing=drawing, ignore_constant=True)
         self._train(X, y, weights, rows, held_out, epochs=int(self.max_epochs), cosine=True)
         return self
 
@@ -120,7 +120,8 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
         if first:
             drawing = self._draw_seeds()
             outputs = self._learn_targets(y if classes is None else classes, weights)
-            self._start(X, weights, outputs=outputs, drawing=drawing)
+            # What is constant so far may yet vary.
+            self._start(X, weights, outputs=outputs, drawing=drawing, ignore_constant=False)
         for group in self._optimizer.param_groups:
             group["lr"] = self._rate(X.shape[1])  # may be set anew between calls
         self._train(X, y, weights, np.arange(X.shape[0]), epochs=1)
@@ -198,10 +199,10 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
             stratify=y if is_classifier(self) else None,
         )
 
-    def _start(self, X: Any, weights: np.ndarray | None, *, outputs: int, drawing: int) -> None:
+    def _start(self, X: Any, weights: np.ndarray | None, *, outputs: int, drawing: int, ignore_constant: bool) -> None:
         """Everything that exists before the first step, from the shape and the scale of the features."""
         device, dtype = check_device(self.device), torch.float64 if X.dtype == np.float64 else torch.float32
-        self.feature_scaling_ = Scaling.of(X, weights).to(device, dtype)
+        self.feature_scaling_ = Scaling.of("X", X, weights, ignore_constant=ignore_constant).to(device, dtype)
         # Layers draw their weights from torch's global generator: borrow it, and give it back as it was.
         with _drawing_weights, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(drawing)
@@ -211,6 +212,9 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
         # Start from a constant, so that what the samples leave open stays flat instead of random.
         nn.init.zeros_(cast("nn.Linear", module.head).weight)
         self.module_ = module.to(device).eval()
+        with torch.no_grad():  # what is ignored has no gradient either, and stays at zero
+            for view in (module.start, *(step.gate for step in module.steps)):
+                cast("nn.Linear", view).weight[:, self.feature_scaling_.ignored] = 0
         self._optimizer = adamw(self.module_, learning_rate=self._rate(X.shape[1]), weight_decay=self.weight_decay)
         self._made_with = self._structure()
         self.n_iter_ = 0

@@ -23,7 +23,8 @@ class PolynomialNetClassifier(ClassifierMixin, PolynomialNet):  # type: ignore[m
 
     where :math:`G` is a Π-net of degree ``order`` with one output per class (for two classes, one output and the
     sigmoid). It has about ``order * rank * features`` weights instead of the :math:`d^N / N!` coefficients that
-    ``PolynomialFeatures`` writes out. Features may be sparse: only one batch at a time is made dense.
+    ``PolynomialFeatures`` writes out. Features may be sparse: only one batch at a time is made dense. A feature that is
+    constant in all samples of ``fit`` counts for nothing, whatever it is later.
 
     Args:
         model: How the coefficients are tied together: ``"ccp"`` (fewest weights), ``"ncp"`` or ``"ncp_skip"``.

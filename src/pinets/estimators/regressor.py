@@ -66,7 +66,7 @@ class PolynomialNetRegressor(MultiOutputMixin, RegressorMixin, PolynomialNet):  
             raise ValueError(f"y must hold numbers, got {y.dtype}")
         self._several_outputs = y.ndim > 1
         columns = y if y.ndim > 1 else y[:, None]
-        self.target_scaling_ = Scaling.of(columns, weights)
+        self.target_scaling_ = Scaling.of("y", columns.astype(np.float64), weights, ignore_constant=False)
         return columns.shape[1]
 
     def _encode(self, y: np.ndarray) -> Tensor:

@@ -16,53 +16,87 @@ from pinets.polynomial import Polynomial, Step
 
 __all__ = ["Scaling", "fold"]
 
+_ROWS = 256  # of dense columns at a time: all at once would take a second copy of the data
+
 
 @dataclass(frozen=True)
 class Scaling:
-    r"""The affine map :math:`z = (x - \mathrm{mean}) / \mathrm{scale}` of every column."""
+    r"""The affine map :math:`z = (x - \mathrm{mean}) / \mathrm{scale}` of every column; what is ignored is zero."""
 
     mean: Tensor
     scale: Tensor
+    ignored: Tensor  # whether each column counts for nothing, whatever it holds
 
     @classmethod
-    def of(cls, columns: Any, weights: np.ndarray | None) -> Scaling:
-        """Weighted mean and standard deviation (one for constant columns), in float64; sparse columns stay sparse."""
-        samples = columns.shape[0]
-        share = np.full(samples, 1 / samples) if weights is None else weights / weights.sum()
-        mean = columns.T @ share
-        deviation = np.sqrt((_sparse_variance if sparse.issparse(columns) else _variance)(columns, mean, share))
-        rounding = samples * np.finfo(np.float64).eps * np.abs(mean)  # what a constant column may deviate by
-        scale = np.where(deviation > rounding, deviation, 1.0)
-        return cls(torch.tensor(mean, dtype=torch.float64), torch.tensor(scale, dtype=torch.float64))
+    def of(cls, name: str, columns: Any, weights: np.ndarray | None, *, ignore_constant: bool) -> Scaling:
+        """Weighted mean and standard deviation (one for constant columns), in float64; sparse columns stay sparse.
+
+        Numbers are squared in units of the largest of their column, where no square overflows or vanishes.
+        """
+        samples, limits = columns.shape[0], np.finfo(columns.dtype)
+        counts = np.ones(samples) if weights is None else weights / weights.max()
+        share = counts / counts.sum()
+        largest = _largest(columns, share)
+        if not (largest <= limits.max / 2).all():  # or differences would overflow
+            raise ValueError(
+                f"{name} must hold numbers of at most {limits.max / 2:.3g} in size, got {largest.max():.3g}; "
+                f"give it in larger units"
+            )
+        unit = np.ldexp(1.0, np.frexp(largest)[1])  # powers of two, which divide without rounding
+        mean, variance = (_sparse_moments if sparse.issparse(columns) else _moments)(columns, share, unit)
+        deviation = np.sqrt(variance)
+        constant = deviation <= samples * np.finfo(np.float64).eps * np.abs(mean)  # up to rounding
+        scale = np.where(constant, 1.0, deviation * unit)
+        if not scale.astype(columns.dtype).all():
+            raise ValueError(
+                f"{name} must have columns that are constant or deviate by at least {limits.smallest_subnormal:.3g}, "
+                f"got numbers up to {largest[scale.astype(columns.dtype) == 0].max():.3g}; give it in smaller units"
+            )
+        return cls(torch.tensor(mean * unit), torch.tensor(scale), torch.tensor(constant & ignore_constant))
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Scaling:
-        return Scaling(self.mean.to(device, dtype), self.scale.to(device, dtype))
+        return Scaling(self.mean.to(device, dtype), self.scale.to(device, dtype), self.ignored.to(device))
 
     def apply(self, x: Tensor) -> Tensor:
-        return (x - self.mean).div_(self.scale)  # in place: one copy of a batch, not two
+        return (x - self.mean).div_(self.scale).masked_fill_(self.ignored, 0)  # in place: one copy of a batch
 
     def undo(self, z: Tensor) -> Tensor:
         return z * self.scale + self.mean
 
 
-def _variance(columns: np.ndarray, mean: np.ndarray, share: np.ndarray) -> np.ndarray:
-    total = np.zeros_like(mean)
-    for rows in gen_batches(len(columns), 256):  # not all at once: that would take a second copy of the data
-        total += share[rows] @ (columns[rows] - mean) ** 2
-    return total
+def _largest(columns: Any, share: np.ndarray) -> np.ndarray:
+    """The largest absolute value of every column, in float64, among samples that count."""
+    if sparse.issparse(columns):
+        return abs(columns[share > 0]).max(axis=0).toarray().ravel().astype(np.float64)
+    largest = np.zeros(columns.shape[1])
+    for rows in gen_batches(len(columns), _ROWS):
+        largest = np.maximum(largest, np.abs(columns[rows][share[rows] > 0]).max(axis=0, initial=0))
+    return largest
 
 
-def _sparse_variance(columns: Any, mean: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """The entries that are there, and the mean squared for the share of those that are not.
+def _moments(columns: np.ndarray, share: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance in the given units."""
+    mean, variance = np.zeros_like(unit), np.zeros_like(unit)
+    for rows in gen_batches(len(columns), _ROWS):
+        mean += share[rows] @ (columns[rows] / unit)
+    for rows in gen_batches(len(columns), _ROWS):
+        variance += share[rows] @ (columns[rows] / unit - mean) ** 2
+    return mean, variance
+
+
+def _sparse_moments(columns: Any, share: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same: the entries that are there, and the mean squared for the share of those that are not.
 
     (Not scikit-learn's ``mean_variance_axis``: with weights, it can make the variance of a constant column negative.)
     """
     entries = columns.copy()
     entries.sum_duplicates()
     everywhere = np.bincount(entries.indices, minlength=entries.shape[1]) == entries.shape[0]
-    squares = _with_data(entries, (entries.data - mean[entries.indices]) ** 2).T @ share
+    data = entries.data / unit[entries.indices]
+    mean = _with_data(entries, data).T @ share
+    squares = _with_data(entries, (data - mean[entries.indices]) ** 2).T @ share
     present = _with_data(entries, np.ones(entries.nnz)).T @ share
-    return squares + mean**2 * np.where(everywhere, 0.0, np.maximum(0.0, 1 - present))
+    return mean, squares + mean**2 * np.where(everywhere, 0.0, np.maximum(0.0, 1 - present))
 
 
 def _with_data(entries: Any, data: np.ndarray) -> Any:
@@ -91,6 +125,11 @@ def fold(polynomial: Polynomial, features: Scaling, targets: Scaling | None) -> 
 
 
 def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
+    if not (weight.isfinite().all() and bias.isfinite().all()):
+        raise ValueError(
+            f"the weights for raw features and targets must be below {torch.finfo(weight.dtype).max:.3g}, and are not; "
+            f"fit to features in smaller units or targets in larger ones"
+        )
     linear = nn.Linear(weight.shape[1], weight.shape[0], device=weight.device, dtype=weight.dtype)
     with torch.no_grad():
         linear.weight.copy_(weight)
