@@ -400,3 +400,31 @@ def test_an_input_that_does_not_fit_is_one_error_and_no_page_of_log(capfd):
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         certify(nn.Linear(3, 2), vector())
     assert capfd.readouterr() == ("", "")
+
+
+class ThroughNumpy(nn.Module):
+    def forward(self, z):
+        return torch.from_numpy(2 * z.detach().numpy())
+
+
+@pytest.mark.parametrize("model", [ThroughNumpy(), nn.LazyLinear(4), nn.Sequential(nn.Linear(4, 4), ThroughNumpy())])
+def test_what_cannot_be_traced_is_not_called_wrong(model):
+    found = str(certify(model, torch.randn(2, 4)))
+    assert found.startswith("not known to be a polynomial: 1 operation in the way")
+    assert "tracing failed, so nothing can be said" in found
+
+
+@pytest.mark.parametrize(
+    "model, reason",
+    [
+        (nn.GRU(4, 4), "gru has sigmoids and tanhs"),
+        (nn.LSTM(4, 4), "lstm has sigmoids and tanhs"),
+        (nn.RNN(4, 4), "rnn_tanh has tanhs"),
+        (nn.RNN(4, 4, nonlinearity="relu"), "rnn_relu has relus"),
+        (nn.TransformerEncoderLayer(4, 1, 8), "scaled_dot_product_attention has a softmax"),
+    ],
+)
+def test_what_could_draw_random_numbers_and_does_not_has_its_true_reason(model, reason):
+    found = str(certify(model, torch.randn(2, 3, 4)))
+    assert reason in found
+    assert "random" not in found

@@ -15,7 +15,6 @@ from pinets.algebra.domain import NotPolynomialError
 from pinets.algebra.graph import Graph, TraceError, trace
 from pinets.algebra.inputs import Inputs, check_inputs, on_cpu
 from pinets.algebra.leading import Leading, LeadingDomain
-from pinets.algebra.reasons import UNKNOWN
 from pinets.algebra.series import Series, SeriesDomain
 from pinets.algebra.untraceable import untraceable_parts
 
@@ -53,7 +52,7 @@ class Certificate:
             lines = [f"a polynomial {known}"]
         else:
             count = len(self.violations)
-            proven = any(violation.reason != UNKNOWN for violation in self.violations)
+            proven = any(violation.proven for violation in self.violations)
             what = "not a polynomial" if proven else "not known to be a polynomial"
             lines = [f"{what}: {count} operation{'s' if count != 1 else ''} in the way"]
             lines += [f"  - {violation}" for violation in self.violations]

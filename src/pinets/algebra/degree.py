@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from pinets.algebra.domain import Operation, Value
+from pinets.algebra.reasons import UNKNOWN, UNTRACED
 
 __all__ = ["Degree", "DegreeDomain", "Violation"]
 
@@ -20,6 +21,11 @@ class Violation:
     operation: str
     reason: str
     module: str = ""
+
+    @property
+    def proven(self) -> bool:
+        """Whether the operation is no polynomial, and not only unknown."""
+        return not self.reason.startswith((UNKNOWN, UNTRACED))
 
     def __str__(self) -> str:
         where = f"{self.path} ({self.module})" if self.path else "forward"

@@ -21,6 +21,7 @@ from torch import Tensor, fx, nn
 
 from pinets._modes import evaluating
 from pinets.algebra.domain import Domain, Operation, Value, depends_on_input
+from pinets.algebra.reasons import RANDOM, WHY
 from pinets.algebra.rules import apply, apply_to_constants
 
 __all__ = ["Graph", "TraceError", "quiet", "trace"]
@@ -78,7 +79,9 @@ class Graph:
                 if node.target is operator.getitem:
                     known[node.name] = args[0][args[1]]
                 elif torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()):
-                    known[node.name] = domain.refuse(_operation(node, args, kwargs, dtype), "draws random numbers")
+                    operation = _operation(node, args, kwargs, dtype)
+                    # also what only may draw some, such as attention for its dropout, and has a reason of its own
+                    known[node.name] = domain.refuse(operation, WHY.get(operation.name, RANDOM))
                 elif not depends_on_input((args, kwargs)):
                     known[node.name] = _convert(target(*args, **kwargs), dtype)
                     if constants_in_domain:

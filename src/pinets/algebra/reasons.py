@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["NORMALISED", "UNKNOWN", "WHY"]
+__all__ = ["NORMALISED", "RANDOM", "UNKNOWN", "UNTRACED", "WHY"]
 
 UNKNOWN = "is not known to be polynomial"
+UNTRACED = "failed, so nothing can be said"
+RANDOM = "draws random numbers"
 
 NORMALISED = "divides by the deviation of its own input; batch norm is affine at inference"
 _PIECEWISE = "is piecewise linear; PowerSum, or a product of two linear maps, is a polynomial in its place"
@@ -29,7 +31,10 @@ WHY = {
     "linalg_vector_norm": "takes a root",
     "softmax": "divides exponentials",
     "log_softmax": "takes a logarithm of exponentials",
-    "scaled_dot_product_attention": "has a softmax",
+    "scaled_dot_product_attention": "has a softmax, which divides exponentials",
+    **dict.fromkeys(("gru", "lstm"), "has sigmoids and tanhs, which are no polynomials"),
+    "rnn_tanh": "has tanhs, which are no polynomials",
+    "rnn_relu": "has relus, which are piecewise linear",
     "reciprocal": "divides by a function of the input",
     "where": "chooses by a function of the input",
     "maximum": "takes a maximum",

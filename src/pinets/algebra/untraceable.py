@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from pinets._modes import evaluating
 from pinets.algebra.degree import Degree, DegreeDomain, Violation
 from pinets.algebra.graph import TraceError, trace
+from pinets.algebra.reasons import UNTRACED
 
 __all__ = ["untraceable_parts"]
 
@@ -72,4 +73,4 @@ def _untraceable(error: TraceError) -> Violation:
     text = str(error)
     if "data-dependent" in text.lower() or "DataDependent" in text:
         return Violation("", "control flow", f"depends on the values of the input, which no polynomial does ({text})")
-    return Violation("", "tracing", f"failed, so nothing can be said: {text}")
+    return Violation("", "tracing", f"{UNTRACED}: {text}")
