@@ -125,6 +125,11 @@ def test_an_unknown_recipe_is_answered_with_the_nearest():
         recipes.get_recipe("cifar_resnet18")
 
 
+def test_an_unknown_scale_is_refused():
+    with pytest.raises(recipes.RecipeError, match="scale must be one of full, small, got 'tiny'"):
+        recipes.get_recipe("cifar10_resnet18", "tiny")
+
+
 def test_options_of_the_model_are_typed_and_checked():
     made = recipes.get_recipe("cifar10_resnet18", "full", ["model.width=16"])
     assert made.model.options == {"width": 16}

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import wraps
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, get_args
 
 from pinets._nearest import did_you_mean
 from pinets.recipes.kinds.recipe import Recipe, Scale
@@ -37,6 +37,8 @@ def recipe(make: Callable[[Scale], Made]) -> Maker[Made]:
 
     @wraps(make)
     def named(scale: Scale = "full") -> Made:
+        if scale not in get_args(Scale):
+            raise RecipeError(f"scale must be one of {', '.join(get_args(Scale))}, got {scale!r}")
         return replace(make(scale), name=make.__name__, scale=scale)
 
     taken = _MAKERS.get(make.__name__, named)
