@@ -37,6 +37,7 @@ LEVELS = (
     {"report", "estimators", "bench"},
     {"quickstart"},
     {"cli"},
+    {"__main__"},
 )
 HELPERS = LEVELS[0] | LEVELS[1]
 

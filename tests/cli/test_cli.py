@@ -37,6 +37,12 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"pinets {pinets.__version__}\n"
 
 
+@pytest.mark.parametrize("module", ["pinets", "pinets.cli"])
+def test_python_runs_it_as_a_module(module):
+    finished = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True)
+    assert finished.stdout.startswith("pinets ")
+
+
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["certify", "--help"], ["certfy"]])
 def test_help_does_not_wait_for_torch(words):
     code = (
