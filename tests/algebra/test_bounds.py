@@ -335,6 +335,10 @@ def test_bad_boxes_are_refused_with_the_rule():
         bounds(model, x + 1, x)
     with pytest.raises(ValueError, match=r"same shape, one box in each row; got \(2, 6\) and \(1, 6\)"):
         bounds(model, x, x[:1])
+    with pytest.raises(ValueError, match=r"must have a batch axis, one box in each row; got shape \(6,\)"):
+        bounds(model, *ball(x[0], 0.1))
+    with pytest.raises(TypeError, match="x must be a tensor, got ndarray"):
+        ball(x.numpy(), 0.1)
     with pytest.raises(ValueError, match="must be finite"):
         bounds(model, x, x + torch.inf)
     with pytest.raises(ValueError, match="eps must not be negative, got -1"):

@@ -45,6 +45,8 @@ def ball(x: Tensor, eps: float, *, minimum: float = -math.inf, maximum: float = 
         >>> ball(torch.tensor([[0.0, 0.5]]), 0.25, minimum=0.0)
         (tensor([[0.0000, 0.2500]], dtype=torch.float64), tensor([[0.2500, 0.7500]], dtype=torch.float64))
     """
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a tensor, got {type(x).__name__}")
     if not 0 <= eps < math.inf:
         raise ValueError(f"eps must not be negative, got {eps}")
     centre = x.detach().double()

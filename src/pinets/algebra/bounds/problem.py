@@ -174,7 +174,12 @@ def boxes_of(lower: Tensor, upper: Tensor, precision: torch.dtype | None) -> Int
         if not isinstance(corner, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(corner).__name__}")
     check_inputs((lower, upper))
-    if lower.shape != upper.shape or lower.ndim < 2 or len(lower) == 0:
+    if lower.shape == upper.shape and lower.ndim < 2:
+        raise ValueError(
+            f"lower and upper must have a batch axis, one box in each row; got shape {tuple(lower.shape)}, to which "
+            f"[None] adds one"
+        )
+    if lower.shape != upper.shape:
         raise ValueError(
             f"lower and upper must have the same shape, one box in each row; got {tuple(lower.shape)} and "
             f"{tuple(upper.shape)}"
