@@ -47,11 +47,15 @@ def test_gate_may_be_broadcast_over_the_state_but_not_the_other_way_round():
 def test_unknown_source_is_refused():
     with pytest.raises(ValueError, match="state, gate, body, got 'input'"):
         Step(nn.Identity(), carry={"input": nn.Identity()})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match=r"carry must be operators by their source, as \{'state': .*, got Identity"):
+        Step(nn.Identity(), carry=nn.Identity())  # type: ignore[arg-type]
 
 
 def test_polynomial_takes_steps_only():
     with pytest.raises(TypeError, match="Linear at position 0"):
         Polynomial(nn.Identity(), [nn.Linear(2, 2)])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="steps must be a list of Step modules, got Step"):
+        Polynomial(nn.Identity(), Step(nn.Identity()))  # type: ignore[arg-type]
 
 
 def test_power_sum_is_the_geometric_sum():

@@ -53,6 +53,10 @@ class Step(nn.Module):
         self.body = nn.Identity() if body is None else body  # S_n^T x + B_n^T b_n
         self.norm = nn.Identity() if norm is None else norm
         self.carry = nn.ModuleDict()  # "state": V_n
+        if not isinstance(carry, (Mapping, nn.ModuleDict, type(None))):
+            raise TypeError(
+                f"carry must be operators by their source, as {{'state': nn.Identity()}}, got {type(carry).__name__}"
+            )
         for source, operator in (carry or {}).items():
             if source not in _SOURCES:
                 raise ValueError(f"carry takes its values from one of {', '.join(_SOURCES)}, got {source!r}")
@@ -105,6 +109,8 @@ class Polynomial(nn.Module):
 
     def __init__(self, start: nn.Module, steps: Iterable[Step], head: nn.Module | None = None) -> None:
         super().__init__()
+        if not isinstance(steps, Iterable):
+            raise TypeError(f"steps must be a list of Step modules, got {type(steps).__name__}")
         self.start = start  # A_1^T with b_1 folded in, or U_1^T
         self.steps = nn.ModuleList(steps)  # type: ignore[assignment]
         self.head = nn.Identity() if head is None else head  # C x + beta

@@ -127,8 +127,12 @@ def test_bad_marginals():
         Normal(0.0, 0.0)
     with pytest.raises(ValueError, match="3 inputs need one marginal or as many, got 2"):
         interactions(layer, marginals=[Normal(), Normal()])
-    with pytest.raises(TypeError, match="Uniform or Normal"):
+    with pytest.raises(TypeError, match=r"Uniform.* or Normal"):
         interactions(layer, marginals=["normal"] * 3)  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"Uniform.* or Normal.*; got 'normal'"):
+        interactions(layer, marginals="normal")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"Uniform.* or Normal.*; got <class"):
+        interactions(layer, marginals=Normal)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="from 0 to 2, got 3"):
         interactions(layer).index(3)
     with pytest.raises(ValueError, match="output must be from 0 to 0, got 9"):

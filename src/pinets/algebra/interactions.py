@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -200,12 +200,14 @@ def interactions(
 def _one_for_each(marginals: Marginal | Sequence[Marginal] | None, features: int) -> list[Marginal]:
     if marginals is None or isinstance(marginals, (Uniform, Normal)):
         return [marginals or Uniform()] * features
-    each = list(marginals)
+    each = list(marginals) if isinstance(marginals, Iterable) else [marginals]
+    if not all(isinstance(marginal, (Uniform, Normal)) for marginal in each):
+        raise TypeError(
+            f"a marginal is Uniform(...) or Normal(...), for which indices are exact, one for all or one for each "
+            f"input; got {marginals!r}"
+        )
     if len(each) != features:
         raise ValueError(f"{features} inputs need one marginal or as many, got {len(each)}")
-    for marginal in each:
-        if not isinstance(marginal, (Uniform, Normal)):
-            raise TypeError(f"a marginal is Uniform or Normal, for which indices are exact; got {marginal!r}")
     return each
 
 
