@@ -304,6 +304,12 @@ def test_bad_examples():
         certify(layer, [[1.0]])  # type: ignore[arg-type]
 
 
+def test_the_example_may_be_told_from_a_first_linear_layer():
+    assert certify(nn.Sequential(CCP(6, 4, rank=5, order=3), PowerSum(2)).double()).degree == 6
+    with pytest.raises(ValueError, match="the shape of the input cannot be told from the network; give an example"):
+        certify(nn.Conv2d(3, 3, 1))
+
+
 def test_what_is_exact_for_polynomials_only_refuses_the_rest():
     with pytest.raises(NotPolynomialError, match=r"1 \(ReLU\): relu is piecewise linear"):
         orders(nn.Sequential(nn.Linear(6, 4), nn.ReLU()), vector())

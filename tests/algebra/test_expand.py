@@ -1,12 +1,13 @@
 import itertools
 import math
+from functools import partial
 
 import pytest
 import sympy
 import torch
 from torch import nn
 
-from pinets import CCP, NCP, NCPSkip, PowerSum, expand
+from pinets import CCP, NCP, NCPSkip, PowerSum, certify, expand, orders
 from pinets.algebra import NotPolynomialError
 
 MODELS = [CCP, NCP, NCPSkip]
@@ -120,6 +121,11 @@ def test_what_cannot_be_exact_or_does_not_fit_is_refused():
         expand(make(CCP, 2)).top(-1)
     with pytest.raises(ValueError, match="top must be at least 1, got 0"):
         expand(make(CCP, 2), top=0)
+    with pytest.raises(ValueError, match="top must be at least 1, got -1"):
+        expand(make(CCP, 2)).latex(top=-1)
+    for ask in (expand, certify, partial(orders, z=torch.zeros(1, 2))):
+        with pytest.raises(TypeError, match=r"the network must be an nn\.Module, got function"):
+            ask(lambda z: z)
 
 
 def test_a_network_with_two_outputs_is_refused():

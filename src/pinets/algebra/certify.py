@@ -13,7 +13,7 @@ from pinets._modes import evaluating
 from pinets.algebra.degree import Degree, DegreeDomain, Violation
 from pinets.algebra.domain import NotPolynomialError
 from pinets.algebra.graph import Graph, TraceError, trace
-from pinets.algebra.inputs import Inputs, check_inputs, on_cpu
+from pinets.algebra.inputs import Inputs, check_inputs, example_for, on_cpu
 from pinets.algebra.leading import Leading, LeadingDomain
 from pinets.algebra.series import Series, SeriesDomain
 from pinets.algebra.untraceable import untraceable_parts
@@ -59,7 +59,7 @@ class Certificate:
         return "\n".join(lines + [f"  ({note})" for note in self.notes])
 
 
-def certify(model: nn.Module, example: Inputs) -> Certificate:
+def certify(model: nn.Module, example: Inputs | None = None) -> Certificate:
     """Find out whether a network is a polynomial of its input, and its exact degree.
 
     The graph of the network in evaluation mode is walked with the algebra of degrees, which names every operation that
@@ -69,18 +69,19 @@ def certify(model: nn.Module, example: Inputs) -> Certificate:
 
     Args:
         model: Any network that `torch.export` can trace, on any device. It is left as it was.
-        example: An input, or a tuple of them; its shape matters, its values do not.
+        example: An input, or a tuple of them; its shape matters, its values do not. May be left out where the first
+            layer is an ``nn.Linear``.
 
     Example:
         >>> from pinets import CCP
-        >>> certificate = certify(CCP(4, 2, rank=3, order=5), torch.randn(1, 4))
+        >>> certificate = certify(CCP(4, 2, rank=3, order=5))
         >>> certificate.polynomial, certificate.degree
         (True, 5)
         >>> print(certify(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), torch.randn(1, 4)))
         not a polynomial: 1 operation in the way
           - 1 (ReLU): relu is piecewise linear; PowerSum, or a product of two linear maps, is a polynomial in its place
     """
-    certificate, _ = certified_graph(model, check_inputs(example))
+    certificate, _ = certified_graph(model, check_inputs(example_for(model, example)))
     return certificate
 
 

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from pinets.algebra.certify import require_polynomial
 from pinets.algebra.dense import Dense, DenseDomain, symmetrize
-from pinets.algebra.inputs import check_inputs, require_rows_apart
+from pinets.algebra.inputs import check_inputs, example_for, require_rows_apart
 from pinets.algebra.monomials import Monomial, largest_of_pending, largest_of_tensor, merge, write_out
-from pinets.polynomial import Polynomial
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,6 +128,8 @@ class Expansion:
         'z_{0} + z_{0}^{2}'
         """
         self._require_output(output)
+        if top < 1:
+            raise ValueError(f"top must be at least 1, got {top}")
         if self._kept is None:
             found = self.top(top + 1, output)
         else:
@@ -165,7 +166,7 @@ def expand(
     """
     if top is not None and top < 1:
         raise ValueError(f"top must be at least 1, got {top}")
-    (sample,) = check_inputs(_example(model, example)[:1])
+    (sample,) = check_inputs(example_for(model, example)[:1])
     require_rows_apart(model, sample)
     _, graph = require_polynomial(model, (sample,))
     features = sample.numel()
@@ -201,18 +202,6 @@ def expand(
         degree -= 1
     largest = None if top is None else merge(candidates, top)
     return Expansion(Coefficients(tensors, too_large), degree, features, kept=top, largest=largest)
-
-
-def _example(model: nn.Module, example: Tensor | None) -> Tensor:
-    if example is not None:
-        return example
-    for module in model.modules():
-        first = module.start if isinstance(module, Polynomial) else module
-        if isinstance(first, nn.Linear):
-            return torch.zeros(1, first.in_features)
-        if next(first.parameters(recurse=False), None) is not None:
-            break
-    raise ValueError("the shape of the input cannot be told from the network; give an example, as in expand(model, z)")
 
 
 def _tensor(out: Dense, features: int, degree: int) -> Tensor:

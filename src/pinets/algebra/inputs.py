@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import copy
 import itertools
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from pinets._modes import evaluating
+from pinets.polynomial import Polynomial
 
-__all__ = ["Inputs", "check_inputs", "on_cpu", "require_rows_apart"]
+__all__ = ["Inputs", "check_inputs", "example_for", "on_cpu", "require_rows_apart"]
 
 Inputs: TypeAlias = Tensor | tuple[Tensor, ...]
+Example = TypeVar("Example", bound=Inputs)
+
+
+def example_for(model: nn.Module, example: Example | None) -> Example | Tensor:
+    """The example given, or an input of the shape that a first ``nn.Linear`` takes."""
+    _require_module(model)
+    if example is not None:
+        return example
+    for module in model.modules():
+        first = module.start if isinstance(module, Polynomial) else module
+        if isinstance(first, nn.Linear):
+            return first.weight.new_zeros(1, first.in_features)
+        if next(first.parameters(recurse=False), None) is not None:
+            break
+    raise ValueError(
+        "the shape of the input cannot be told from the network; give an example, such as torch.zeros(1, 3, 32, 32)"
+    )
 
 
 def check_inputs(example: Inputs) -> tuple[Tensor, ...]:
@@ -52,5 +70,11 @@ def require_rows_apart(model: nn.Module, example: Tensor) -> None:
 
 def on_cpu(model: nn.Module) -> nn.Module:
     """The network, or where it is on a GPU a copy of it on the CPU, which has double precision and memory to spare."""
+    _require_module(model)
     values = itertools.chain(model.parameters(), model.buffers())
     return model if all(value.device.type in ("cpu", "meta") for value in values) else copy.deepcopy(model).cpu()
+
+
+def _require_module(model: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"the network must be an nn.Module, got {type(model).__name__}")
