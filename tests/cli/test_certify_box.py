@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import sys
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -50,6 +51,22 @@ def test_a_ball_around_inputs_of_a_file(tmp_path, capsys):
     text = capsys.readouterr().out
     assert text.startswith("a polynomial of degree 2")
     assert "box 1, output: from, to (plain intervals), rate of change" in text
+
+
+def test_a_ball_around_inputs_of_an_array(tmp_path, capsys):
+    inputs, found = torch.tensor([[0.5, 0.25], [1.0, 0.0]]), []
+    save_file({"images": inputs}, tmp_path / "two.safetensors")
+    np.save(tmp_path / "two.npy", inputs.numpy())
+    for name in ("two.safetensors", "two.npy"):
+        assert main(["certify", MODEL, "--box", "0.1", "--around", str(tmp_path / name)]) == 0
+        found.append(capsys.readouterr().out)
+    assert found[0] == found[1]
+    np.save(tmp_path / "objects.npy", np.array([{}]), allow_pickle=True)
+    assert main(["certify", MODEL, "--box", "0.1", "--around", str(tmp_path / "objects.npy")]) == 2
+    assert "is not an array of numbers in a .npy file" in capsys.readouterr().err
+    (tmp_path / "two.txt").write_text("0.5 0.25")
+    assert main(["certify", MODEL, "--box", "0.1", "--around", str(tmp_path / "two.txt")]) == 2
+    assert "must be a .npy or a complete .safetensors file" in capsys.readouterr().err
 
 
 def test_what_is_no_polynomial_has_no_bounds(capsys):

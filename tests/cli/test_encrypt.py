@@ -8,7 +8,8 @@ from torch import nn
 
 from pinets import recipes
 from pinets.cli import main
-from pinets.cli.encrypt import read_array, write_array
+from pinets.cli.arguments import read_array
+from pinets.cli.encrypt import write_array
 
 pytest.importorskip("tenseal")
 

@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pinets._nearest import did_you_mean
 from pinets.cli.parser import Parser, UsageError
@@ -27,6 +27,7 @@ __all__ = [
     "indices",
     "input_of_run",
     "positive",
+    "read_array",
     "read_model",
     "read_model_and_input",
     "shape",
@@ -154,6 +155,22 @@ def example_input(model: nn.Module, given: tuple[int, ...] | None) -> Tensor:
     parameter = next(model.parameters(), None)
     dtype = parameter.dtype if parameter is not None and parameter.is_floating_point() else None
     return torch.randn(1, *size, generator=torch.Generator().manual_seed(0), dtype=dtype)
+
+
+def read_array(path: str) -> Any:
+    """An array of numbers from a .npy file, from which nothing is ever executed."""
+    import numpy as np
+
+    if not Path(path).is_file():
+        raise UsageError(f"there is no file {path}")
+    try:
+        with open(path, "rb") as file:
+            array = np.lib.format.read_array(file, allow_pickle=False)
+    except ValueError as error:
+        raise UsageError(f"{path} is not an array of numbers in a .npy file: {error}") from error
+    if array.dtype.kind not in "fiu":
+        raise UsageError(f"{path} must hold numbers, got {array.dtype}")
+    return array
 
 
 def _named(place: str, name: str) -> nn.Module:

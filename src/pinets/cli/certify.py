@@ -8,7 +8,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, add_model, positive, read_model_and_input
+from pinets.cli.arguments import MODEL_HELP, add_model, positive, read_array, read_model_and_input
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ def add_parser(verbs: Verbs) -> None:
         type=box,
         help="bound the outputs for inputs from LOW to HIGH; with --around, for those within a radius",
     )
-    parser.add_argument("--around", metavar="FILE", help="safetensors file with one tensor, an input in each row")
+    parser.add_argument(
+        "--around", metavar="FILE", help=".npy file, or .safetensors file with one tensor; an input in each row"
+    )
     parser.add_argument("--boxes", metavar="N", type=positive, default=1, help="parts to divide the box into, at most")
 
 
@@ -131,6 +133,10 @@ def _read_inputs(path: str) -> Tensor:
 
     from pinets._extras import require
 
+    if path.endswith(".npy"):
+        import torch
+
+        return torch.tensor(read_array(path).astype("float64"))
     safetensors = require("safetensors", extra="train")
     if not Path(path).is_file():
         raise UsageError(f"there is no file {path}")
@@ -141,7 +147,7 @@ def _read_inputs(path: str) -> Tensor:
                 raise UsageError(f"{path} must hold one tensor, has {', '.join(names) or 'none'}")
             return file.get_tensor(names[0])
     except safetensors.SafetensorError as error:
-        raise ValueError(f"{path} is not a complete safetensors file: {error}") from error
+        raise UsageError(f"{path} must be a .npy or a complete .safetensors file: {error}") from error
 
 
 def _bound(model: nn.Module, lower: Tensor, upper: Tensor, boxes: int) -> list[list[dict[str, float]]]:

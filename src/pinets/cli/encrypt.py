@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, example_input, positive, read_model, shape
+from pinets.cli.arguments import MODEL_HELP, example_input, positive, read_array, read_model, shape
 from pinets.cli.parser import Parser, UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -330,22 +330,6 @@ def run_all(args: argparse.Namespace) -> int:
         trial = run_trial(plan, circuit, source.network, inputs, folder, labels=labels, workers=args.workers)
     print(json.dumps({"plan": plan.to_json(), "trial": trial.to_json()}, indent=1) if args.json else trial)
     return 0
-
-
-def read_array(path: str) -> Any:
-    """An array of numbers from a .npy file, from which nothing is ever executed."""
-    import numpy as np
-
-    if not Path(path).is_file():
-        raise UsageError(f"there is no file {path}")
-    try:
-        with open(path, "rb") as file:
-            array = np.lib.format.read_array(file, allow_pickle=False)
-    except ValueError as error:
-        raise UsageError(f"{path} is not an array of numbers in a .npy file: {error}") from error
-    if array.dtype.kind not in "fiu":
-        raise UsageError(f"{path} must hold numbers, got {array.dtype}")
-    return array
 
 
 def write_array(path: str, array: Any) -> None:
