@@ -39,6 +39,25 @@ def test_a_max_pool_is_named_and_exits_with_1(capsys):
     assert [violation["path"] for violation in found["violations"]] == ["1"]
 
 
+@pytest.mark.parametrize("verb", ["certify", "expand"])
+def test_an_operation_in_many_places_is_one_line(verb, capsys):
+    assert main([verb, f"Sequential({', '.join(['Linear(4, 4)', 'ReLU()'] * 8)})"]) == 1
+    told = capsys.readouterr()
+    text = told.out + told.err
+    assert "not a polynomial: 8 operations in the way" in text
+    assert text.count("PowerSum, or a product of two linear maps") == 1
+    assert "1 (ReLU): relu is piecewise linear" in text
+    assert text.endswith("(also in 3, 5, 7, 9, 11 and 2 more)\n")
+
+
+def test_an_option_of_another_name_is_not_taken_for_help(capsys):
+    assert main(["certify", "PowerSum(4)", "--shape", "3,4,4"]) == 2
+    error = capsys.readouterr().err
+    assert "did you mean" not in error
+    assert "known are " in error
+    assert "--input" in error
+
+
 def test_the_shape_can_be_given(capsys):
     assert main(["certify", "PowerSum(4)", "--input", "3,2"]) == 0
     assert "degree 4" in capsys.readouterr().out

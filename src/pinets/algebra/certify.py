@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from pinets._modes import evaluating
-from pinets.algebra.degree import Degree, DegreeDomain, Violation
+from pinets.algebra.degree import Degree, DegreeDomain, Violation, each_once
 from pinets.algebra.domain import NotPolynomialError
 from pinets.algebra.graph import Graph, TraceError, trace
 from pinets.algebra.inputs import Inputs, check_inputs, example_for, on_cpu
@@ -55,7 +55,7 @@ class Certificate:
             proven = any(violation.proven for violation in self.violations)
             what = "not a polynomial" if proven else "not known to be a polynomial"
             lines = [f"{what}: {count} operation{'s' if count != 1 else ''} in the way"]
-            lines += [f"  - {violation}" for violation in self.violations]
+            lines += [f"  - {violation}{elsewhere}" for violation, elsewhere in each_once(self.violations)]
         return "\n".join(lines + [f"  ({note})" for note in self.notes])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -10,7 +10,9 @@ from torch import Tensor
 from pinets.algebra.domain import Operation, Value
 from pinets.algebra.reasons import UNKNOWN, UNTRACED
 
-__all__ = ["Degree", "DegreeDomain", "Violation"]
+__all__ = ["Degree", "DegreeDomain", "Violation", "each_once"]
+
+_NAMED = 5  # further places of an operation that are named
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,23 @@ class Violation:
     def __str__(self) -> str:
         where = f"{self.path} ({self.module})" if self.path else "forward"
         return f"{where}: {self.operation} {self.reason}"
+
+
+def each_once(violations: Sequence[Violation]) -> list[tuple[Violation, str]]:
+    """Every operation with its reason once, at its first place, and a word on the others.
+
+    >>> each_once([Violation(path, "relu", "is piecewise linear", "ReLU") for path in ("1", "3", "5")])[0][1]
+    ' (also in 3, 5)'
+    """
+    alike: dict[tuple[str, str], list[Violation]] = {}
+    for violation in violations:
+        alike.setdefault((violation.operation, violation.reason), []).append(violation)
+    return [(first, _also_in([other.path or "forward" for other in others])) for first, *others in alike.values()]
+
+
+def _also_in(paths: list[str]) -> str:
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return f" (also in {', '.join(paths[:_NAMED])}{more})" if paths else ""
 
 
 @dataclass(frozen=True)

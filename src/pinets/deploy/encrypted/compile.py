@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pinets.algebra.certify import certified_graph
-from pinets.algebra.degree import Violation
+from pinets.algebra.degree import Violation, each_once
 from pinets.algebra.domain import Operation, Value
 from pinets.algebra.inputs import check_inputs
 from pinets.deploy.encrypted.circuit import Affine, Circuit, Product
@@ -18,7 +18,6 @@ from pinets.deploy.encrypted.errors import NotCompilableError
 __all__ = ["compile_network"]
 
 _LARGEST = 2**27  # entries of one matrix: a gigabyte
-_NAMED = 5  # further places of an operation that an error names
 _INSTEAD = {
     "max_pool": "average pooling",
     "norm": "batch norm, which is affine at inference",
@@ -187,17 +186,12 @@ def _used(factors: dict[int, list[Affine]], output: Affine) -> dict[int, int]:
 
 def _what_is_in_the_way(violations: Sequence[Violation]) -> str:
     """Every operation once, with the places where it stands and what to replace it with."""
-    alike: dict[tuple[str, str], list[Violation]] = {}
-    for violation in violations:
-        alike.setdefault((violation.operation, violation.reason), []).append(violation)
     lines = []
-    for (operation, reason), (first, *others) in alike.items():
-        paths = [other.path or "forward" for other in others]
-        more = f" (also in {', '.join(paths[:_NAMED])}{', ...' if len(paths) > _NAMED else ''})" if paths else ""
-        better = next((instead for name, instead in _INSTEAD.items() if name in operation), _otherwise(reason))
-        lines.append(
-            f"{replace(first, reason=reason.partition(';')[0])}{more}{better and '; replace it with '}{better}"
-        )
+    for first, elsewhere in each_once(violations):
+        known = (instead for name, instead in _INSTEAD.items() if name in first.operation)
+        better = next(known, _otherwise(first.reason))
+        what = replace(first, reason=first.reason.partition(";")[0])
+        lines.append(f"{what}{elsewhere}{better and '; replace it with '}{better}")
     return "only polynomials can be evaluated under encryption, and the network is none: " + "; ".join(lines)
 
 
