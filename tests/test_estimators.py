@@ -211,6 +211,16 @@ def test_early_stopping_keeps_the_best_epoch(estimator):
         shorter.partial_fit(X, y, **({"classes": [0, 1]} if estimator is PolynomialNetClassifier else {}))
 
 
+def test_too_few_samples_of_a_class():
+    X = np.random.RandomState(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match=r"at least 2 classes, got 1 class: 3$"):
+        PolynomialNetClassifier().fit(X, np.full(20, 3))
+    alone = np.arange(20) == 7
+    with pytest.raises(ValueError, match=r"early_stopping needs .* validation_fraction=0\.1 of 20 does not give them"):
+        PolynomialNetClassifier(early_stopping=True).fit(X, alone)
+    assert PolynomialNetClassifier(max_epochs=1).fit(X, alone).classes_.tolist() == [False, True]
+
+
 @BOTH
 def test_what_is_held_out_is_not_looked_at_for_scaling(estimator):
     """Of powers of two, the sum tells which were summed."""

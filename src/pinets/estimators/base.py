@@ -192,12 +192,16 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
     def _hold_out(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rows to train on, and those to validate with."""
         seed = int(torch.randint(np.iinfo(np.int32).max, (), generator=self._generator))
-        return train_test_split(
-            np.arange(len(y)),
-            test_size=self.validation_fraction,
-            random_state=seed,
-            stratify=y if is_classifier(self) else None,
-        )
+        each_class = y if is_classifier(self) else None
+        try:
+            return train_test_split(
+                np.arange(len(y)), test_size=self.validation_fraction, random_state=seed, stratify=each_class
+            )
+        except ValueError as error:
+            raise ValueError(
+                f"early_stopping needs samples to train on and to hold out, of each class, and "
+                f"validation_fraction={self.validation_fraction} of {len(y)} does not give them: {error}"
+            ) from error
 
     def _start(self, X: Any, weights: np.ndarray | None, *, outputs: int, drawing: int, ignore_constant: bool) -> None:
         """Everything that exists before the first step, from the shape and the scale of the features."""

@@ -101,7 +101,7 @@ class PolynomialNetClassifier(ClassifierMixin, PolynomialNet):  # type: ignore[m
         check_classification_targets(y)
         classes = np.unique(y)
         if len(classes) < 2:
-            raise ValueError(f"a classifier needs samples of at least 2 classes, got 1 class: {classes[0]!r}")
+            raise ValueError(f"a classifier needs samples of at least 2 classes, got 1 class: {classes.tolist()[0]!r}")
         self.classes_ = classes
         return 1 if len(classes) == 2 else len(classes)
 
