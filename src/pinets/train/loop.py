@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "fit", "make_accelerator", "restore_networks"]
 
+_FOR_THREADS = 0.5  # seconds that the threads of a group of processes get to end, once everything is done
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -86,15 +88,20 @@ def make_accelerator(precision: str = "no", accumulate: int = 1) -> Accelerator:
     on_cpu = not torch.accelerator.is_available()
     made = accelerator(cpu=on_cpu, mixed_precision=precision, gradient_accumulation_steps=accumulate)
     if made.num_processes > 1:
-        atexit.unregister(_part)  # it is enough to part once
-        atexit.register(_part)
+        atexit.unregister(_leave_group)  # once is enough
+        atexit.register(_leave_group)
     return made
 
 
-def _part() -> None:
-    """Leave the group of CPU processes: torn down with the interpreter, its threads abort the process now and then."""
+def _leave_group() -> None:
+    """Leave the group of CPU processes before the interpreter goes.
+
+    A thread of gloo that then still has to free a tensor waits for an interpreter that is no more, and aborts the
+    process: all its work is done, but its exit code says otherwise. Sleeping lets such threads have the interpreter.
+    """
     if torch.distributed.is_initialized() and torch.distributed.get_backend() == "gloo":
         torch.distributed.destroy_process_group()
+        time.sleep(_FOR_THREADS)
 
 
 def fit(task: Task, plan: Plan, run: RunFolder, accelerator: Accelerator, *, title: str = "train") -> dict[str, Any]:
