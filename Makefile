@@ -4,7 +4,7 @@
 #   make test         lint, format, types, tests, doctests
 #   make verify       the heavier tests
 #   make lint         lint, format, types
-#   make docs         the documentation with a reference, as web pages in docs/_build
+#   make docs         the documentation with a reference, as web pages in docs/_build/html
 #   make clean        remove the environment and all caches
 #
 # PYTHON    which Python (3.11 or later) to make the environment with
@@ -40,8 +40,9 @@ lint: $(FOR_TESTS)
 	$(BIN)/mypy
 
 docs: $(FOR_DOCS)
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --builder html docs docs/_build
-	@echo "open docs/_build/index.html"
+	rm -rf docs/_reference  # pages of packages that are no more
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --builder html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
 
 $(VENV)/.installed-%: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pinets needs Python 3.11 or later; name one, as in: make PYTHON=python3.12")'
