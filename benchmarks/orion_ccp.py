@@ -1,4 +1,4 @@
-"""Part of a trained CCP under orion-fhe (Lattigo), for comparison with ``pinets bench encrypted``.
+"""Part of a trained CCP under orion-fhe (Lattigo), for comparison with ``python -m benchmarks encrypted``.
 
 orion-fhe 1.0.2 cannot place levels in a network that forks more than twice from one value, as a CCP of order 4 does (it
 stops with "LevelDAG has no attribute topo_path"). So it evaluates the first two factors of the product and the head: a
@@ -19,16 +19,14 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from pathlib import Path
 
 import numpy as np
 import orion
 import orion.nn as on
 import torch
 
-from pinets.deploy.encrypted.circuit import Circuit, Product
-from pinets.deploy.encrypted.client import read_plan
-from pinets.deploy.encrypted.files import read_circuit
+from pinets.encrypted import read_circuit
+from pinets.encrypted.circuit import Circuit, Product
 
 
 class TwoFactors(on.Module):
@@ -59,8 +57,7 @@ def main():
     parser.add_argument("server", help="the server's folder of pinets encrypt plan")
     parser.add_argument("--images", type=int, default=5)
     args = parser.parse_args()
-    plan = read_plan(args.server)
-    circuit = read_circuit(Path(args.server) / "network.circuit", plan.identity)
+    plan, circuit = read_circuit(args.server)
     bits = plan.parameters.prime_bits
     orion.init_scheme(
         {

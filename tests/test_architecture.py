@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 import tomllib
@@ -22,20 +23,21 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # A part may import the parts of the lines above its own, and nothing else of pinets.
 LEVELS = (
-    {"_eager", "_extras", "_files", "_lazy", "_memory", "_modes", "_nearest"},
-    {"_progress"},
-    {"polynomial", "mesh"},
+    {"_extras", "_files", "_inputs", "_lazy", "_limits", "_memory", "_modes", "_nearest"},
+    {"_progress", "_storage"},
+    {"polynomial"},
     {"layers"},
     {"operators"},
     {"algebra"},
     {"models", "testing"},
     {"convert"},
     {"spec"},
-    {"losses", "metrics", "data"},
-    {"train"},
-    {"deploy", "recipes"},
-    {"report", "estimators", "bench"},
-    {"quickstart"},
+    {"encrypted", "export"},
+    {"data"},
+    {"engine"},
+    {"estimators", "report"},
+    {"tasks"},
+    {"_resolve"},
     {"cli"},
     {"__main__"},
 )
@@ -43,11 +45,7 @@ HELPERS = LEVELS[0] | LEVELS[1]
 
 # Parts that may see less than their level: they work with any network, not with those of pinets.
 SEES_ONLY = {
-    "losses": HELPERS,
-    "metrics": HELPERS | {"data"},  # references are data sets, and weights are fetched as they are
-    "mesh": HELPERS,
-    "data": HELPERS | {"mesh"},
-    "train": HELPERS | {"losses", "metrics", "data"},
+    "data": HELPERS,
 }
 
 
@@ -102,7 +100,7 @@ def test_the_check_of_imports_finds_them(tmp_path):
     )
     assert imported_parts(path) == {"cli", "CCP"}
     assert "cli" not in allowed("polynomial")
-    assert "layers" not in allowed("train")
+    assert "layers" not in allowed("data")
     assert {"polynomial", "layers"} <= allowed("algebra")
 
 
@@ -114,7 +112,18 @@ def run(code: str) -> str:
 
 # What the extras of pyproject.toml bring, and NumPy, without which torch works too.
 OPTIONAL = [
-    *("accelerate", "hypothesis", "joblib", "matplotlib", "numpy", "onnx", "onnxruntime", "onnxscript", "PIL"),
+    *(
+        "accelerate",
+        "cattrs",
+        "hypothesis",
+        "joblib",
+        "matplotlib",
+        "numpy",
+        "onnx",
+        "onnxruntime",
+        "onnxscript",
+        "PIL",
+    ),
     *("playwright", "pooch", "psutil", "safetensors", "scipy", "sklearn", "soundfile", "tenseal", "tensorboard"),
     *("tensorly", "torchvision", "tqdm", "trimesh", "webdataset"),
 ]
@@ -142,7 +151,7 @@ import torch
 from pinets import CCP, NCP, NCPSkip, Polynomial, PowerSum, Step
 from pinets.algebra import certify, expand, interactions, orders
 from pinets.spec import build
-import pinets.testing, pinets.cli, pinets.bench.core
+import pinets.testing, pinets.cli, benchmarks.core
 
 model = build("Sequential(CCP(3, 3, rank=2, order=2), NCP(3, 2, rank=2, order=2))")
 z = torch.randn(2, 3)
@@ -203,7 +212,7 @@ def state():
     }
 
 before = state()
-import pinets, pinets.algebra, pinets.layers, pinets.spec, pinets.testing, pinets.cli, pinets.bench.core
+import pinets, pinets.algebra, pinets.layers, pinets.spec, pinets.testing, pinets.cli, benchmarks.core
 pinets.CCP, pinets.Step
 after = state()
 changed = [name for name in before if before[name] != after[name]]
@@ -214,6 +223,14 @@ assert not changed, changed
 
 def modules() -> list[str]:
     return ["pinets", *(found.name for found in pkgutil.walk_packages([str(SOURCE)], "pinets."))]
+
+
+@pytest.mark.parametrize("name", [name for name in modules() if name.startswith(("pinets.algebra.", "pinets.models."))])
+def test_no_name_hides_a_module(name):
+    """``import pinets.algebra.bounds as b`` must give a module or an error, never a function."""
+    parent, _, own = name.rpartition(".")
+    importlib.import_module(name)
+    assert inspect.ismodule(getattr(sys.modules[parent], own)), f"{name} is a module, hidden by something of its name"
 
 
 @pytest.mark.parametrize("name", modules())
@@ -290,3 +307,15 @@ def test_constraints_pin_all_that_development_needs():
         if requirement.name != "pinets":
             assert requirement.name in pins, f"{requirement.name} has no pin in constraints.txt"
             assert requirement.specifier.contains(pins[requirement.name]), requirement
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if part_of(path) in ("data", "engine")], ids=lambda path: str(path.name)
+)
+def test_libraries_do_not_name_options_of_the_command_line(path):
+    texts = [
+        node.value
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    assert not [text for text in texts if re.search(r"\s\(?--[a-z]", text)]

@@ -6,16 +6,20 @@ import ast
 import importlib
 import inspect
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import benchmarks.__main__
 import pinets
 from pinets.cli.app import VERBS, make_parser
-from pinets.recipes import get_recipe, list_recipes
-from pinets.recipes.catalogue.experiments import EXPERIMENTS
+from pinets.report.diagram import diagram
+from pinets.tasks import get_recipe, list_recipes
+from pinets.tasks.experiments import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
 SOURCE = Path(pinets.__file__).parent
@@ -27,6 +31,7 @@ INDENTED = re.compile(r"(?:(?<=\n\n)|\A)(?: {4}.*\n)+")
 SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 COMMAND = re.compile(r"^(?:\$ )?(?:torchrun .* -m pinets\.cli|(?:\S+/)?pinets) +(?=\S)(.*)", re.MULTILINE)
+BENCHMARK = re.compile(r"python -m benchmarks +(\S[^`\n]*)")
 ROLE = re.compile(r":(?:py:)?(?:class|func|meth|mod|data|attr|exc|obj):`(?:[^`<]*<)?([^`>]+)>?`")
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -150,7 +155,7 @@ def commands_in_passing(text: str) -> list[list[str]]:
     return [shlex.split(span)[1:] for span in spans if re.match(r"pinets\s+\S", span)]
 
 
-def complaint(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def complaint(words: list[str], capsys: pytest.CaptureFixture[str], make_parser: Any = make_parser) -> str:
     """What the command line has against a command; nothing is run."""
     try:
         make_parser(words).parse_args(words)
@@ -165,6 +170,12 @@ def test_commands_are_understood(page, capsys):
     complaints = [complaint(words, capsys) for words in commands(text)]
     complaints += [said for words in commands_in_passing(text) if "unknown" in (said := complaint(words, capsys))]
     assert not any(complaints), "".join(complaints)
+
+
+@each_page
+def test_benchmarks_are_understood(page, capsys):
+    for line in BENCHMARK.findall(page.read_text(encoding="utf-8")):
+        assert not complaint(shlex.split(line, comments=True), capsys, benchmarks.__main__.make_parser)
 
 
 @each_page
@@ -185,17 +196,17 @@ def test_the_check_of_commands_finds_mistakes(capsys):
     text = (
         "Text\n\n    pinets lst recipes\n\n- an item\n    pinets not a block\n\n"
         "```\n$ pinets train cifar10_resnet18 \\\n    --sed 3  # how often\npinets certify\n  pinets in output\n```\n"
-        "```bash\ntorchrun --nproc-per-node 2 -m pinets.cli bench cor\n.venv/bin/pinets list recipes\n```\n"
+        "```bash\ntorchrun --nproc-per-node 2 -m pinets.cli trian cor\n.venv/bin/pinets list recipes\n```\n"
         "and `pinets export --fold`, `pinets\nexport --flod`, `pinets`.\n"
     )
     found = commands(text)
     assert found == [
-        *(["train", "cifar10_resnet18", "--sed", "3"], ["certify"], ["bench", "cor"], ["list", "recipes"]),
+        *(["train", "cifar10_resnet18", "--sed", "3"], ["certify"], ["trian", "cor"], ["list", "recipes"]),
         ["lst", "recipes"],
     ]
     said = [complaint(words, capsys).partition("\n")[0] for words in found]
     assert [re.search(r"unknown \S+ \S+|required|$", line)[0] for line in said] == [
-        *("unknown option '--sed';", "required", "unknown benchmark 'cor';", "", "unknown verb 'lst';"),
+        *("unknown option '--sed';", "required", "unknown verb 'trian';", "", "unknown verb 'lst';"),
     ]
     assert commands_in_passing(text) == [["export", "--fold"], ["export", "--flod"]]
     said = [complaint(words, capsys) for words in commands_in_passing(text)]
@@ -226,6 +237,18 @@ def test_the_entry_points_of_the_index_exist():
     names = [f"{package}.{name}" for package, cell in packages.items() for name in re.findall(r"`(\w+)`", cell)]
     assert "pinets.layers.CCP" in names
     assert not {name for name in names if not is_there(name)}
+
+
+def test_the_worked_example_of_the_theory_runs():
+    (code,) = examples((ROOT / "docs" / "theory.md").read_text(encoding="utf-8"))
+    exec(compile(code, "theory.md", "exec"), {})
+
+
+def test_the_pictures_of_the_theory_are_those_of_the_layers():
+    drawing = ROOT / "docs" / "theory"
+    polynomials = runpy.run_path(str(drawing / "draw.py"))["POLYNOMIALS"]
+    for name, polynomial in polynomials.items():
+        assert (drawing / f"{name}.svg").read_text(encoding="utf-8") == diagram(polynomial)
 
 
 # Docstrings

@@ -45,9 +45,9 @@ def test_gate_may_be_broadcast_over_the_state_but_not_the_other_way_round():
 
 
 def test_unknown_source_is_refused():
-    with pytest.raises(ValueError, match="state, gate, body, got 'input'"):
+    with pytest.raises(ValueError, match="one of state, gate, body, got 'input'"):
         Step(nn.Identity(), carry={"input": nn.Identity()})  # type: ignore[dict-item]
-    with pytest.raises(TypeError, match=r"carry must be operators by their source, as \{'state': .*, got Identity"):
+    with pytest.raises(TypeError, match="carry must map sources to operators, got Identity"):
         Step(nn.Identity(), carry=nn.Identity())  # type: ignore[arg-type]
 
 
@@ -90,12 +90,12 @@ class TestBadInput:
             model(0, 3, rank=2, order=2)
 
     def test_wrong_width(self, model):
-        with pytest.raises(ValueError, match=rf"{model.__name__} expects 4 features .* got shape \(2, 5\)"):
+        with pytest.raises(ValueError, match=rf"^{model.__name__} expects 4 features .*, got shape \(2, 5\)"):
             model(4, 3, rank=2, order=2)(torch.ones(2, 5))
 
     def test_wrong_channels(self, model):
         layer = model(4, 3, rank=2, order=2, op=lambda *a, **k: nn.Conv2d(*a, kernel_size=3, padding=1, **k))
-        with pytest.raises(ValueError, match=r"expects 4 channels on axis -3 .* got shape \(2, 5, 8, 8\)"):
+        with pytest.raises(ValueError, match=r"expects 4 channels on axis -3, got shape \(2, 5, 8, 8\)"):
             layer(torch.ones(2, 5, 8, 8))
 
     def test_integer_input(self, model):
@@ -104,7 +104,7 @@ class TestBadInput:
 
     def test_mismatch_inside_a_product(self, model):
         product = nn.Sequential(model(4, 5, rank=2, order=2), model(6, 3, rank=2, order=2))
-        with pytest.raises(ValueError, match=r"expects 6 features .* got shape \(2, 5\)"):
+        with pytest.raises(ValueError, match=r"expects 6 features on the last axis, got shape \(2, 5\)"):
             product(torch.ones(2, 4))
 
     @pytest.mark.parametrize("op", ["linear", 3, None])
@@ -146,7 +146,7 @@ class TestBadInput:
         ],
     )
     def test_operator_with_a_bias_that_was_not_asked_for(self, model, op):
-        with pytest.raises(TypeError, match="without a bias where bias=False is asked"):
+        with pytest.raises(TypeError, match="without a bias if bias=False"):
             model(4, 3, rank=2, order=2, op=op)
 
     def test_operator_of_several_linear_maps_is_accepted(self, model):
@@ -156,54 +156,6 @@ class TestBadInput:
             )
 
         assert model(4, 3, rank=2, order=2, op=low_rank)(torch.ones(2, 4)).shape == (2, 3)
-
-
-def test_hooks_on_a_gate_are_called_where_the_one_is_its_bias():
-    """CCP's gates are not called as modules when nobody listens."""
-    model, z = CCP(4, 2, rank=3, order=2), torch.randn(5, 4, requires_grad=True)
-    plain, heard = model(z), []
-    for register in ("register_forward_hook", "register_full_backward_hook"):
-        handle = getattr(model.steps[0].gate, register)(lambda *_, name=register: heard.append(name))
-        output = model(z)
-        output.sum().backward()
-        assert heard == [register]
-        torch.testing.assert_close(output, plain)
-        handle.remove()
-        heard.clear()
-
-
-SLOTS = {
-    "body": lambda: {"body": nn.Linear(8, 8)},
-    "no body": lambda: {},
-    "state": lambda: {"body": nn.Linear(8, 8), "carry": {"state": nn.Linear(8, 8)}},
-    "gate and body": lambda: {"body": nn.Linear(8, 8), "carry": {"gate": nn.Identity(), "body": nn.Identity()}},
-    "CCP": lambda: {"carry": {"state": nn.Identity()}},
-    "norm": lambda: {"norm": nn.Tanh(), "carry": {"gate": nn.Identity()}},
-}
-
-
-@pytest.mark.parametrize("slots", SLOTS)
-def test_without_gradients_memory_is_reused_and_nothing_else_changes(slots):
-    torch.manual_seed(0)
-    poly = Polynomial(nn.Linear(5, 8), [Step(nn.Linear(5, 8, bias=False), **SLOTS[slots]()) for _ in range(3)])
-    z = torch.randn(7, 5)
-    kept = z.clone()
-    with torch.no_grad():
-        quick = poly(z)
-    slow = poly(z).detach()
-    if slots == "CCP":  # u * x + x against (u + 1) * x, which round differently
-        torch.testing.assert_close(quick, slow)
-    else:
-        assert torch.equal(quick, slow)
-    assert torch.equal(z, kept)
-
-
-def test_a_gate_that_is_the_input_is_not_written_to():
-    z = torch.randn(7, 5)
-    kept = z.clone()
-    with torch.no_grad():
-        Polynomial(nn.Identity(), [Step(nn.Identity()), Step(nn.Identity(), carry={"state": nn.Identity()})])(z)
-    assert torch.equal(z, kept)
 
 
 def test_every_slot_calls_its_hooks():
@@ -225,37 +177,6 @@ def test_hooks_for_all_modules_see_every_slot():
     finally:
         handle.remove()
     assert seen.count(nn.Linear) == 4
-
-
-class Keeps(nn.Module):
-    """A norm that keeps what it returns, or returns what it keeps."""
-
-    def __init__(self, how):
-        super().__init__()
-        self.how, self.kept = how, None
-
-    def forward(self, x):
-        if self.how == "expands":
-            return x[:1].expand_as(x)
-        if self.how == "uses":
-            self.used = x.square().sum()
-            return x
-        self.kept = x + 1
-        return self.kept
-
-
-@pytest.mark.parametrize("gradients", [True, False])
-@pytest.mark.parametrize("how", ["keeps", "expands", "uses"])
-def test_what_a_norm_returns_is_not_written_to(how, gradients):
-    norm = Keeps(how)
-    step = Step(nn.Linear(5, 8), nn.Linear(8, 8), norm=norm, carry={"gate": nn.Identity(), "body": nn.Identity()})
-    with torch.set_grad_enabled(gradients):
-        out = step(torch.randn(7, 5), torch.randn(7, 8))
-        if how == "keeps":
-            gate_and_body = out - norm.kept
-            assert gate_and_body.abs().sum() > 0
-        if gradients:
-            (out.sum() + getattr(norm, "used", 0)).backward()
 
 
 def test_hooks_on_the_slots_of_ccp_are_called():

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from pinets import CCP, NCP, NCPSkip, Polynomial, PowerSum, Step, spec
-from pinets.spec import ExpressionError, build, infer_input, load, save
+from pinets.spec import ExpressionError, build, load, save
 
 CONV = partial(nn.Conv2d, kernel_size=3, padding=1)
 
@@ -213,33 +213,68 @@ def test_saving_refuses_what_could_not_be_loaded(tmp_path):
     assert not path.exists()
 
 
-@pytest.mark.parametrize(
-    "expression, shape",
-    [
-        ("CCP(16, 4, rank=8, order=3)", (16,)),
-        ("Sequential(Flatten(), NCP(784, 4, rank=8, order=2))", (784,)),
-        ("NCP(3, 2, rank=4, order=2, op=Conv2d(kernel_size=3, padding=1))", (3, 8, 8)),
-        ("CCP(5, 2, rank=4, order=2, op=Conv1d(kernel_size=11), head_op=Conv1d(kernel_size=1))", (5, 11)),
-        ("Conv3d(2, 2, kernel_size=(1, 5, 3), dilation=4)", (2, 8, 17, 9)),
-        ("ConvTranspose2d(4, 2, 3)", (4, 8, 8)),
-        ("Sequential(LayerNorm((3, 5)), Flatten(), Linear(15, 2))", (3, 5)),
-    ],
-)
-def test_the_first_operator_tells_an_input_that_fits(expression, shape):
-    model = build(expression)
-    assert infer_input(model) == shape
-    model(torch.randn(2, *shape))
-
-
-@pytest.mark.parametrize(
-    "expression", ["PowerSum(3)", "Sequential(Embedding(10, 4), Linear(4, 2))", "Bilinear(2, 3, 4)"]
-)
-def test_an_unclear_input_is_not_guessed(expression):
-    assert infer_input(build(expression)) is None
-
-
 def test_public_names_are_known():
     import pinets
 
     modules = [name for name in pinets.__all__ if isinstance(getattr(pinets, name), type)]
     assert {name for name in modules if issubclass(getattr(pinets, name), nn.Module)} <= set(spec.names())
+
+
+def test_a_name_that_is_near_nothing_is_answered_without_a_guess():
+    with pytest.raises(ExpressionError, match=r"^column 1: unknown layer 'MyNet'$"):
+        build("MyNet()")
+
+
+def test_saving_without_an_expression_says_what_is_missing(tmp_path):
+    with pytest.raises(TypeError, match=r"save takes a path, a module and the expression that builds it, as in"):
+        save(nn.Linear(3, 2), str(tmp_path / "f"))
+    with pytest.raises(TypeError, match=r"got str, Linear and ''"):
+        save(str(tmp_path / "f"), nn.Linear(3, 2))
+
+
+@pytest.mark.parametrize(
+    "expression, reason",
+    [
+        ("CCP(1, 1, rank=1, order=1000000000)", "it has more than 1,000 modules"),
+        ("NCP(1, 1, rank=1, order=1000000000)", "takes more than 2,000 operations"),
+        ("PowerSum(1000000000)", "it has more than 1,000 modules"),
+        ("monet_t(depths=[1000000000, 1, 1, 1])", "takes more than 2,000 operations"),
+        ("TransformerEncoder(TransformerEncoderLayer(2, 1), 1000000000)", "takes more than 2,000 operations"),
+        ("GRU(1, 1, num_layers=1000000000)", "takes more than 2,000 operations"),
+        ("to_pinet(resnet18_cifar(width=16000))", "parameters, more than the 100,000,000"),
+        ("to_pinet (resnet18_cifar(width=16000))", "parameters, more than the 100,000,000"),
+        ("Sequential(to_pinet(resnet18_cifar(width=16000)), Identity())", "parameters, more than the 100,000,000"),
+        (f"Sequential({'CCP(1, 1, rank=1, order=99), ' * 2000})", "it has more than 1,000 modules"),
+        (f"Sequential({'Identity(), ' * 4000})", "it has more than 1,000 modules"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_small_file_cannot_make_a_huge_network(tmp_path, monkeypatch, expression, reason):
+    from safetensors.torch import save_file
+
+    monkeypatch.setattr("pinets._limits.CALLS", 2000)  # to be done sooner
+    monkeypatch.setattr("pinets._limits.MODULES", 1000)
+    path = tmp_path / "model.safetensors"
+    save_file({"weight": torch.ones(1)}, path, metadata={"model": expression})
+    with pytest.raises(ValueError, match=rf"model\.safetensors cannot be used: .*{reason}"):
+        load(path)
+
+
+@pytest.mark.parametrize("calls", range(1, 12))
+def test_a_limit_leaves_gradients_as_they_were(calls, monkeypatch):
+    """Initialisation turns gradients off and on by calls that are counted too."""
+    from pinets._limits import LimitError, limited
+
+    monkeypatch.setattr("pinets._limits.CALLS", calls)
+    with pytest.raises(LimitError, match="operations"), limited():
+        torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(12)))
+    assert torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("depth", [90, 350, 600, 975, 5000, 200_000])
+@pytest.mark.parametrize("nested", ["nn{}", "Linear(3, 1{})", "Linear(3, {}1)", "Linear(3, 'a'{})"])
+def test_deep_expressions_are_refused(nested, depth):
+    inner = {"nn{}": ".x", "Linear(3, 1{})": " + 1", "Linear(3, {}1)": "-", "Linear(3, 'a'{})": "[0]"}[nested]
+    with pytest.raises(ExpressionError) as caught:
+        build(nested.format(inner * depth))
+    assert len(str(caught.value)) < 500

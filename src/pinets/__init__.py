@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from pinets._lazy import lazily
 
 if TYPE_CHECKING:
+    from pinets._resolve import Resolved, resolve
     from pinets.algebra import Certificate, bounds, certify, expand, interactions, orders
     from pinets.layers import CCP, NCP, NCPSkip, PowerSum
     from pinets.models import create_model, list_models
@@ -17,6 +18,7 @@ __all__ = [
     "NCPSkip",
     "Polynomial",
     "PowerSum",
+    "Resolved",
     "Step",
     "__version__",
     "bounds",
@@ -26,6 +28,7 @@ __all__ = [
     "interactions",
     "list_models",
     "orders",
+    "resolve",
 ]
 
 __version__ = "0.1.0"
@@ -38,5 +41,6 @@ __getattr__, __dir__ = lazily(
         "pinets.layers": ("CCP", "NCP", "NCPSkip", "PowerSum"),
         "pinets.models": ("create_model", "list_models"),
         "pinets.algebra": ("Certificate", "bounds", "certify", "expand", "interactions", "orders"),
+        "pinets._resolve": ("Resolved", "resolve"),
     },
 )

@@ -1,39 +1,60 @@
-"""Files: written atomically, so that the old content or the new one is there; and the folder of our cache."""
+"""Bytes on the disk: atomic writes, flushing, and the folder of our cache."""
 
 from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["PathLike", "user_cache", "write_bytes", "write_pieces"]
+__all__ = ["PathLike", "flush_folder", "flush_to_disk", "replacing", "user_cache", "write_bytes", "write_pieces"]
 
 PathLike = str | os.PathLike[str]
 
 
 def write_bytes(path: PathLike, content: bytes) -> None:
-    """Replace a file atomically: write beside it, flush to the disk, rename over it. Missing folders are made."""
+    """Replace a file atomically: write beside it, flush to the disk, rename over it."""
     write_pieces(path, [content])
 
 
 def write_pieces(path: PathLike, pieces: Iterable[bytes]) -> None:
     """As :func:`write_bytes`, for content in pieces, which are not joined in memory."""
+    with replacing(path) as temporary, temporary.open("xb") as file:
+        file.writelines(pieces)
+
+
+@contextmanager
+def replacing(path: PathLike) -> Iterator[Path]:
+    """The path of a file to write, which then replaces the one at ``path`` atomically. Missing folders are made."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        with temporary.open("xb") as file:
-            file.writelines(pieces)
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
+        flush_to_disk(temporary)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
+def flush_to_disk(path: Path) -> None:
+    """Return only when the file's content is on the disk and not in a cache of the system."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def flush_folder(folder: Path) -> None:
+    """Flush the names in a folder to the disk; does nothing where folders cannot be opened (Windows)."""
+    if os.name == "posix":
+        flush_to_disk(folder)
+
+
 def user_cache(part: str) -> Path:
-    """Where what can be made again is kept: ``$PINETS_CACHE/part``, or ``pinets/part`` in the user's cache."""
+    """The folder ``$PINETS_CACHE/part``, or ``pinets/part`` in the user's cache, for what can be made again."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("PINETS_CACHE") or Path(caches) / "pinets").expanduser() / part

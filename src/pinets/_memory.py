@@ -1,4 +1,4 @@
-"""Memory that the C library keeps, for work that asks for blocks of the same sizes again and again."""
+"""Make glibc keep freed memory, for work that allocates blocks of the same sizes again and again."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOL
 
 
 def keep_memory() -> bool:
-    """Let this process keep the memory it frees, instead of handing it back and getting it again page by page.
+    """Let this process keep the memory it frees instead of returning it to the system.
 
-    Every step of training on CPU frees and asks for the same large blocks. By default glibc maps each of them anew, and
-    the system clears every page of it: a third of the time of a small convolutional network.
+    Every training step on CPU frees and allocates the same large blocks. By default glibc maps each of them anew, and
+    the system clears every page: a third of the time of a small convolutional network.
 
     Returns:
-        Whether it could: elsewhere than with glibc, or where the environment has settings of its own
-        (``MALLOC_TRIM_THRESHOLD_`` and the like), nothing changes.
+        True if the setting changed. It does not change without glibc, or if the environment has malloc settings
+        (``MALLOC_TRIM_THRESHOLD_`` and the like).
     """
     if platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in _SETTINGS):
         return False

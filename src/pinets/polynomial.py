@@ -2,7 +2,7 @@ r"""The recursion, once: every Π-net is a choice of the four slots of :class:`S
 
 .. math:: x_n = \mathrm{norm}_n(\mathrm{gate}_n(z) * \mathrm{body}_n(x_{n-1})) + \text{what is carried over}
 
-Each step looks at the input once more and so raises the order by one.
+Each step multiplies by a view of the input and so raises the order by one.
 """
 
 from __future__ import annotations
@@ -10,11 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-
-from pinets._eager import call, is_bare, is_transformed
 
 __all__ = ["Polynomial", "Source", "Step"]
 
@@ -29,12 +25,13 @@ class Step(nn.Module):
 
     Args:
         gate: The view of the input, linear in :math:`z`.
-        body: What is done to the state before it is multiplied; the identity if left out.
-        norm: What is done to the product, for instance ``nn.Tanh()`` or a normalisation; nothing if left out.
-        carry: What is added without being multiplied again: operators by their source, which is ``"state"``
-            (:math:`x_{n-1}`), ``"gate"`` or ``"body"`` (the values already computed, so nothing runs twice).
+        body: Applied to the state before the product; the identity by default.
+        norm: Applied to the product, such as ``nn.Tanh()`` or a normalisation; the identity by default.
+        carry: Operators by source, whose results are added to the normalised product. A source is ``"state"``
+            (:math:`x_{n-1}`), ``"gate"`` or ``"body"`` (the two factors, which are evaluated once).
 
     Example:
+        >>> import torch
         >>> step = Step(gate=nn.Linear(4, 8, bias=False), body=nn.Linear(8, 8))
         >>> step(torch.randn(2, 4), torch.randn(2, 8)).shape
         torch.Size([2, 8])
@@ -54,34 +51,20 @@ class Step(nn.Module):
         self.norm = nn.Identity() if norm is None else norm
         self.carry = nn.ModuleDict()  # "state": V_n
         if not isinstance(carry, (Mapping, nn.ModuleDict, type(None))):
-            raise TypeError(
-                f"carry must be operators by their source, as {{'state': nn.Identity()}}, got {type(carry).__name__}"
-            )
+            raise TypeError(f"carry must map sources to operators, got {type(carry).__name__}")
         for source, operator in (carry or {}).items():
             if source not in _SOURCES:
-                raise ValueError(f"carry takes its values from one of {', '.join(_SOURCES)}, got {source!r}")
+                raise ValueError(f"a source of carry must be one of {', '.join(_SOURCES)}, got {source!r}")
             self.carry[source] = operator
 
     def forward(self, z: Tensor, x: Tensor) -> Tensor:
-        if self._keeps_the_state():
-            return _multiply_and_keep(self.gate, z, x)
-        gate, body = call(self.gate, z), call(self.body, x)
-        product = multiply(gate, body, spare=is_bare(self.gate, nn.Linear) and "gate" not in self.carry)
-        out, is_own = call(self.norm, product), is_bare(self.norm, nn.Identity)
+        gate, body = self.gate(z), self.body(x)
+        _require_gate_fits(gate, body)
+        out = self.norm(gate * body)
         known = {"state": x, "gate": gate, "body": body}
         for source, operator in self.carry.items():
-            out, is_own = _add(out, call(operator, known[source]), overwrite=is_own), True
+            out = out + operator(known[source])
         return out
-
-    def _keeps_the_state(self) -> bool:
-        """Whether the step is the product and the state, nothing else, as in CCP."""
-        slots, carry = self._modules, self.carry._modules  # looked up in every step, so without detours
-        return (
-            len(carry) == 1
-            and _is_bare_identity(carry.get("state"))
-            and _is_bare_identity(slots["body"])
-            and _is_bare_identity(slots["norm"])
-        )
 
 
 class Polynomial(nn.Module):
@@ -89,23 +72,21 @@ class Polynomial(nn.Module):
 
     .. math:: x_1 = \mathrm{start}(z), \qquad x_n = \mathrm{step}_n(z, x_{n-1}), \qquad G(z) = \mathrm{head}(x_N)
 
-    The width and the type of the input are checked. Its values are not, which would make a GPU wait: NaN gives NaN. The
-    algebra (:mod:`pinets.algebra`), the estimators and the training loop refuse what is not finite.
-
     A product of polynomials (ProdPoly) is ``nn.Sequential`` of them; its order is the product of their orders.
 
     Args:
-        start: Makes the first state :math:`x_1` from the input.
+        start: Maps the input to the first state :math:`x_1`.
         steps: One :class:`Step` for every order beyond the first.
-        head: Makes the output from the last state, :math:`C x_N + \beta`; nothing is done if left out.
+        head: Maps the last state to the output, :math:`C x_N + \beta`; the identity by default.
 
     Example:
+        >>> import torch
         >>> square = Polynomial(nn.Identity(), [Step(gate=nn.Identity())])
         >>> square(torch.tensor([[3.0]]))
         tensor([[9.]])
     """
 
-    steps: Sequence[Step]  # an nn.ModuleList, which does not tell the type of its modules
+    steps: Sequence[Step]  # an nn.ModuleList, which is not generic in the type of its modules
 
     def __init__(self, start: nn.Module, steps: Iterable[Step], head: nn.Module | None = None) -> None:
         super().__init__()
@@ -120,76 +101,34 @@ class Polynomial(nn.Module):
 
     @property
     def order(self) -> int:
-        """How often the input is looked at; the degree in the input where every slot is linear."""
+        """The number of views of the input; the degree in the input if every slot is linear."""
         return 1 + len(self.steps)
 
     def forward(self, z: Tensor) -> Tensor:
         _require_input_fits(self, z)
-        x = call(self.start, z)
+        x = self.start(z)
         for step in self.steps:
             x = step(z, x)
-        return call(self.head, x)
+        return self.head(x)
 
 
-def multiply(gate: Tensor, body: Tensor, *, spare: bool, out: Tensor | None = None) -> Tensor:
-    """The product, in ``out`` if given; in the memory of a gate that is spare (fresh, and needed no more) where no
-    gradient asks for it.
-    """
-    if gate.shape != body.shape:
-        _require_gate_fits(gate.shape, body.shape)
-    elif spare and not torch.is_grad_enabled() and gate.dtype == body.dtype and not is_transformed():
-        return gate.mul_(body)
-    return torch.mul(gate, body, out=out)
-
-
-def _add(total: Tensor, value: Tensor, *, overwrite: bool) -> Tensor:
-    """The sum; in the memory of a total that is our own, since no backward pass needs a product or a sum again."""
-    fits = value.dtype == total.dtype and value.shape == total.shape
-    return total.add_(value) if overwrite and fits and not is_transformed() else total + value
-
-
-def _multiply_and_keep(gate: nn.Module, z: Tensor, x: Tensor) -> Tensor:
-    """``gate(z) * x + x`` in one pass over the state.
-
-    For gradients it is (gate(z) + 1) * x, with the one as the bias of a bare ``nn.Linear``: the matrix product adds it
-    on its way, and the state has one gradient instead of a sum of two.
-    """
-    if not is_bare(gate, nn.Linear) or gate.bias is not None:
-        return multiply(gate(z) + 1, x, spare=True)
-    if torch.is_grad_enabled() or is_transformed():
-        return multiply(F.linear(z, gate.weight, gate.weight.new_ones(gate.out_features)), x, spare=False)
-    view = F.linear(z, gate.weight)
-    fits = view.shape == x.shape and view.dtype == x.dtype
-    return torch.addcmul(x, view, x, out=view) if fits else multiply(view + 1, x, spare=False)
-
-
-def _is_bare_identity(module: nn.Module | None) -> bool:
-    return module is not None and is_bare(module, nn.Identity)
-
-
-def _require_gate_fits(gate: torch.Size, body: torch.Size) -> None:
+def _require_gate_fits(gate: Tensor, body: Tensor) -> None:
     """A gate may be broadcast over the state (a vector over a map), never the other way round."""
-    fits = len(gate) == len(body) and all(g in (1, b) for g, b in zip(gate, body, strict=True))
-    if not fits:
+    if gate.ndim != body.ndim or any(g not in (b, 1) for g, b in zip(gate.shape, body.shape, strict=True)):
         raise ValueError(
-            f"a step multiplies gate(z) with body(x): their shapes must be equal, or the gate's broadcast to the "
-            f"body's; got gate {tuple(gate)} and body {tuple(body)}"
+            f"gate(z) and body(x) must have equal shapes, or the gate must broadcast to the body; "
+            f"got gate {tuple(gate.shape)} and body {tuple(body.shape)}"
         )
 
 
 def _require_input_fits(polynomial: Polynomial, z: Tensor) -> None:
-    """Refuse what torch would refuse later and less clearly, from shapes and types alone (nothing is read)."""
-    name, start = type(polynomial).__name__, polynomial.start
+    """Check the width and the type of the input. Values are not read, which would make a GPU wait."""
+    name, start, shape = type(polynomial).__name__, polynomial.start, tuple(z.shape)
     if not (z.is_floating_point() or z.is_complex()):
         raise TypeError(f"{name} takes floating-point input, got {z.dtype}; convert it with z.float()")
-    if isinstance(start, nn.Linear):
-        if z.ndim == 0 or z.shape[-1] != start.in_features:
-            raise ValueError(
-                f"{name} expects {start.in_features} features on the last axis of its input, got shape {tuple(z.shape)}"
-            )
-    elif isinstance(start, nn.modules.conv._ConvNd):
+    if isinstance(start, nn.Linear) and shape[-1:] != (start.in_features,):
+        raise ValueError(f"{name} expects {start.in_features} features on the last axis, got shape {shape}")
+    if isinstance(start, nn.modules.conv._ConvNd):
         axis = -1 - len(start.kernel_size)
-        if z.ndim < -axis or z.shape[axis] != start.in_channels:
-            raise ValueError(
-                f"{name} expects {start.in_channels} channels on axis {axis} of its input, got shape {tuple(z.shape)}"
-            )
+        if shape[axis : axis + 1] != (start.in_channels,):
+            raise ValueError(f"{name} expects {start.in_channels} channels on axis {axis}, got shape {shape}")

@@ -10,27 +10,28 @@ import ast
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from pinets._extras import require
-from pinets._files import PathLike, write_bytes
+from pinets._files import PathLike
+from pinets._limits import NUMBERS, LimitError, limited, require_numbers
 from pinets._nearest import did_you_mean
+from pinets._storage import difference, read_tensors, write_tensors
 
-__all__ = ["ExpressionError", "build", "infer_input", "load", "misfit", "save"]
+__all__ = ["ExpressionError", "build", "load", "misfit", "save"]
 
 _MODEL = "model"  # the key of a file's metadata that holds the expression
+_LONGEST, _DEEPEST = 100_000, 100  # of an expression, in characters and in levels of its tree
 
 
 class ExpressionError(ValueError):
     """An expression that does not describe a model; the message says where and why."""
 
 
-def build(expression: str) -> nn.Module:
+def build(expression: str, more: Mapping[str, Any] | None = None) -> nn.Module:
     """Build the model that an expression describes.
 
     Names are the public layers of pinets, its registered models, ``to_pinet`` and the modules of ``torch.nn``;
@@ -40,6 +41,7 @@ def build(expression: str) -> nn.Module:
 
     Args:
         expression: The text; white space and line breaks are free.
+        more: Further names that the expression may use, for makers of modules or for modules.
 
     Example:
         >>> product = build("Sequential(CCP(16, 8, rank=8, order=2), NCP(8, 4, rank=8, order=3))")
@@ -49,22 +51,38 @@ def build(expression: str) -> nn.Module:
         Traceback (most recent call last):
         pinets.spec.ExpressionError: column 12: CCP has no argument 'rnak'; did you mean 'rank'?
     """
-    text = expression.strip()
-    try:
-        tree = ast.parse(text, mode="eval")
-    except SyntaxError as error:
-        raise ExpressionError(f"column {error.offset}: {error.msg} in {text!r}") from None
-    except (ValueError, RecursionError, MemoryError) as error:  # null bytes, or nested beyond all measure
-        raise ExpressionError(f"cannot be read as an expression: {error or type(error).__name__}") from None
-    if not isinstance(tree.body, ast.Call):
-        raise _error(tree.body, "a model is a call, as in CCP(16, 4, rank=8, order=3)")
-    model = _call(tree.body, names())
-    if not isinstance(model, nn.Module):
-        raise _error(tree.body, f"this makes {type(model).__name__}, which is not a module")
-    return model
+    return _build(_parse(expression), {**names(), **(more or {})})
 
 
 Maker = Callable[..., nn.Module]
+
+
+def _parse(expression: str) -> ast.expr:
+    """The tree of an expression, refused where it is longer or deeper than a model needs."""
+    text = expression.strip()
+    if len(text) > _LONGEST:
+        raise ExpressionError(f"an expression may have {_LONGEST:,} characters, got {len(text):,}")
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        raise ExpressionError(f"column {error.offset}: {error.msg} in {_shortened(text)!r}") from None
+    except (ValueError, RecursionError, MemoryError) as error:  # null bytes, or thousands of brackets
+        raise ExpressionError(f"cannot be read as an expression: {error or type(error).__name__}") from None
+    level: list[ast.AST] = [tree]
+    for _ in range(_DEEPEST):
+        level = [inner for node in level for inner in ast.iter_child_nodes(node)]
+    if level:
+        raise ExpressionError(f"an expression may be nested {_DEEPEST} levels deep, this one is deeper")
+    return tree
+
+
+def _build(tree: ast.expr, known: Mapping[str, Maker]) -> nn.Module:
+    if not isinstance(tree, ast.Call):
+        raise _error(tree, "a model is a call, as in CCP(16, 4, rank=8, order=3)")
+    model = _call(tree, known)
+    if not isinstance(model, nn.Module):
+        raise _error(tree, f"this makes {type(model).__name__}, which is not a module")
+    return model
 
 
 def names() -> dict[str, Maker]:
@@ -117,6 +135,8 @@ _convert.__name__ = "to_pinet"
 def _call(node: ast.Call, known: Mapping[str, Maker], *, make: bool = False) -> Any:
     """The module a call describes, or with ``make`` the maker of such modules."""
     layer = _layer(node.func, known)
+    if isinstance(layer, nn.Module):
+        raise _error(node, "this is a module already; leave the brackets out")
     parameters = inspect.signature(layer).parameters
     accepts_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     positional = [_value(argument, known) for argument in node.args]
@@ -134,6 +154,8 @@ def _call(node: ast.Call, known: Mapping[str, Maker], *, make: bool = False) -> 
         return functools.partial(layer, *positional, **named)
     try:
         return layer(*positional, **named)
+    except LimitError:
+        raise
     except Exception as error:
         raise _error(node, f"{layer.__name__}(...): {error}") from error
 
@@ -142,7 +164,7 @@ def _layer(node: ast.expr, known: Mapping[str, Maker]) -> Maker:
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("nn", "pinets"):
         node = ast.copy_location(ast.Name(node.attr), node)
     if not isinstance(node, ast.Name):
-        raise _error(node, f"{ast.unparse(node)} is not the name of a layer")
+        raise _error(node, f"{_shortened(ast.unparse(node))} is not the name of a layer")
     if node.id not in known:
         raise _error(node, f"unknown layer {node.id!r}{did_you_mean(node.id, known)}")
     return known[node.id]
@@ -166,7 +188,9 @@ def _value(node: ast.expr, known: Mapping[str, Maker], *, make: bool = False) ->
             return _call(node, known, make=make)
         case ast.Name() | ast.Attribute():
             return _layer(node, known)
-    raise _error(node, f"{ast.unparse(node)!r} is not understood here; use numbers, strings, lists, dicts and layers")
+    raise _error(
+        node, f"{_shortened(ast.unparse(node))!r} is not understood here; use numbers, strings, lists, dicts and layers"
+    )
 
 
 def _takes_maker(layer: Callable[..., Any], argument: str) -> bool:
@@ -183,7 +207,11 @@ def _error(node: ast.expr | ast.keyword, reason: str) -> ExpressionError:
     return ExpressionError(f"{place}: {reason}")
 
 
-def save(path: PathLike, module: nn.Module, expression: str, **metadata: str) -> None:
+def _shortened(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def save(path: PathLike, module: nn.Module, expression: str = "", **metadata: str) -> None:
     """Write a model into one safetensors file: its weights, and the expression that builds it.
 
     The file appears only when it is complete. A tensor that is used in two places is written twice.
@@ -191,7 +219,7 @@ def save(path: PathLike, module: nn.Module, expression: str, **metadata: str) ->
     Args:
         path: Where to write.
         module: Holds the weights.
-        expression: What :func:`build` makes the same module from.
+        expression: The text that :func:`build` makes the same module from.
         metadata: Further texts to keep in the file.
 
     Example:
@@ -203,38 +231,34 @@ def save(path: PathLike, module: nn.Module, expression: str, **metadata: str) ->
         >>> model.order, metadata["trained"]
         (2, 'no')
     """
+    if not expression or not isinstance(module, nn.Module):
+        raise TypeError(
+            "save takes a path, a module and the expression that builds it, as in "
+            f'save("cubic.safetensors", model, "CCP(16, 4, rank=8, order=3)"); '
+            f"got {type(path).__name__}, {type(module).__name__} and {expression!r}"
+        )
     for key, value in metadata.items():
         if key == _MODEL or not isinstance(value, str):
             raise ValueError(f"metadata are texts under other keys than {_MODEL!r}, got {key}={value!r}")
-    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in module.state_dict().items()}
-    if difference := misfit(expression, tensors):
-        raise ValueError(f"the module is not what {expression!r} describes: {difference}")
-    content = require("safetensors.torch", extra="train").save(tensors, metadata={_MODEL: expression, **metadata})
-    write_bytes(path, content)
+    if found := misfit(expression, module.state_dict()):
+        raise ValueError(f"the module is not what {expression!r} describes: {found}")
+    write_tensors(path, module.state_dict(), {_MODEL: expression, **metadata})
 
 
 def load(path: PathLike) -> tuple[nn.Module, dict[str, str]]:
     """Read a model from a file that :func:`save` wrote, and its metadata.
 
     Weights keep the type they were saved with. A file that is truncated, of another kind, or whose weights do not fit
-    its expression is refused by name.
+    its expression is refused by name. The file may be a stranger's: its expression is built on the meta device first,
+    where nothing is allocated, with limits on the number of modules, the number of weights and the time.
     """
-    path = Path(path)
-    safetensors = require("safetensors", extra="train")
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            metadata = dict(file.metadata() or {})
-            tensors = {name: file.get_tensor(name) for name in list(file.keys())}
-    except safetensors.SafetensorError as error:
-        raise ValueError(f"{path} is not a complete safetensors file: {error}") from error
+    tensors, metadata = read_tensors(path)
     if _MODEL not in metadata:
         raise ValueError(f"{path} does not say which model it holds: its metadata have no {_MODEL!r}")
     try:
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced: nothing random remains
-            if difference := misfit(metadata[_MODEL], tensors):
-                raise ValueError(f"its weights do not fit {metadata[_MODEL]!r}: {difference}")
+            if found := misfit(metadata[_MODEL], tensors):
+                raise ValueError(f"its weights do not fit {metadata[_MODEL]!r}: {found}")
             module = build(metadata[_MODEL])
     except ValueError as error:
         raise ValueError(f"{path} cannot be used: {error}") from error
@@ -243,37 +267,27 @@ def load(path: PathLike) -> tuple[nn.Module, dict[str, str]]:
 
 
 def misfit(expression: str, tensors: Mapping[str, Tensor]) -> str:
-    """The first way in which a state dict differs from that of the model an expression builds; empty if it fits."""
-    # nothing is allocated, unless a conversion tries its blocks
-    with torch.device("cpu" if f"{_convert.__name__}(" in expression else "meta"):
-        expected = build(expression).state_dict()
-    for name, tensor in expected.items():
-        if name not in tensors:
-            return f"{name} is missing"
-        if tensor.shape != tensors[name].shape:
-            return f"{name} should have shape {tuple(tensor.shape)}, has {tuple(tensors[name].shape)}"
-        if tensor.is_floating_point() != tensors[name].is_floating_point():
-            return f"{name} should have a type such as {tensor.dtype}, has {tensors[name].dtype}"
-    return next((f"{name} is not part of it" for name in tensors if name not in expected), "")
+    """The first way in which a state dict differs from that of the model an expression builds; empty if it fits.
 
-
-def infer_input(module: nn.Module) -> tuple[int, ...] | None:
-    """The shape of an input a model takes (without the batch), told from its first operator; None if that is not clear.
-
-    Where an operator slides over positions, any number of them does: enough for its kernel are taken.
-
-    Example:
-        >>> infer_input(build("NCPSkip(3, 8, rank=4, order=2, op=Conv2d(kernel_size=3, padding=1))"))
-        (3, 8, 8)
+    An expression that is too large to be honest raises a ``ValueError``, before anything is allocated.
     """
-    for part in module.modules():
-        if isinstance(part, nn.Linear):
-            return (part.in_features,)
-        if isinstance(part, nn.modules.conv._ConvNd):
-            reach = (1 + (size - 1) * step for size, step in zip(part.kernel_size, part.dilation, strict=True))
-            return (part.in_channels, *(max(8, size) for size in reach))
-        if isinstance(part, nn.LayerNorm):
-            return tuple(part.normalized_shape)
-        if next(part.parameters(recurse=False), None) is not None:
-            return None  # an operator of a kind not known here comes first
-    return None
+    tree = _parse(expression)
+    at_most = max(NUMBERS, 16 * sum(tensor.numel() for tensor in tensors.values()))
+    conversions = 0
+
+    def measure(model: nn.Module, **_: Any) -> nn.Module:
+        nonlocal conversions
+        conversions += 1
+        require_numbers(model, at_most)
+        return model
+
+    measure.__name__ = _convert.__name__
+    with limited():
+        with torch.device("meta"):
+            model = _build(tree, {**names(), _convert.__name__: measure})
+        if conversions:  # a conversion tries its blocks with real numbers
+            model = _build(tree, names())
+        found = difference(model.state_dict(), tensors)
+    if not found:
+        require_numbers(model, at_most)  # buffers that are not saved count too
+    return found

@@ -1,4 +1,4 @@
-"""Checks to use in your own tests: that a layer is the polynomial it claims to be, and starts well."""
+"""Assertions for your own tests: a network is a polynomial, computes the same function, or keeps the variance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["assert_polynomial", "assert_same_function", "assert_variance_preserv
 
 
 def assert_polynomial(model: nn.Module, example: Inputs, *, degree: int | None = None) -> None:
-    """Assert that a network is a polynomial of its input in evaluation mode, and of exactly the degree given.
+    """Assert that a network is a polynomial of its input in evaluation mode, of exactly the given degree.
 
     >>> from pinets import NCP
     >>> assert_polynomial(NCP(4, 2, rank=3, order=3), torch.randn(2, 4), degree=3)
@@ -26,7 +26,7 @@ def assert_polynomial(model: nn.Module, example: Inputs, *, degree: int | None =
 
 
 def assert_same_function(first: nn.Module, second: nn.Module, inputs: Inputs, *, tolerance: float = 0.0) -> None:
-    """Assert that two networks have the same outputs in evaluation mode, to the last bit unless a tolerance is given.
+    """Assert that two networks have equal outputs in evaluation mode, up to the tolerance.
 
     >>> layer = nn.Linear(3, 3)
     >>> assert_same_function(layer, nn.Sequential(layer), torch.randn(2, 3))
@@ -44,13 +44,13 @@ def assert_same_function(first: nn.Module, second: nn.Module, inputs: Inputs, *,
 def assert_variance_preserved(
     model: nn.Module, z: Tensor, *, factor: float = 2.0, min_share: float | None = None
 ) -> None:
-    """Assert that the output's variance is within a factor of the input's, over the batch given.
+    """Assert that the output's variance is within a factor of the input's.
 
     Args:
-        model: A network whose parameters are as initialised.
+        model: A freshly initialised network.
         z: A batch of inputs; a large one, since high degrees have heavy tails.
-        factor: How far the variances may be apart.
-        min_share: If given, assert too that each degree from 1 on carries at least this share of the variance.
+        factor: The largest allowed ratio of the variances.
+        min_share: The least share of the variance for each degree from 1 on; not checked by default.
 
     >>> from pinets import CCP
     >>> z = torch.randn(4096, 64, generator=torch.Generator().manual_seed(0))
@@ -61,7 +61,7 @@ def assert_variance_preserved(
         before, after = z.var().item(), model(z).var().item()
     if not before / factor <= after <= before * factor:
         raise AssertionError(
-            f"the output's variance is {after:.3g}, the input's {before:.3g}: more than {factor:g} apart"
+            f"the output's variance is {after:.3g}, the input's {before:.3g}: more than a factor of {factor:g} apart"
         )
     if min_share is not None:
         parts = orders(model, z)[1:].flatten(1).var(dim=1)

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from pinets import CCP, NCP, NCPSkip, PowerSum
-from pinets.algebra import NotPolynomialError
-from pinets.algebra.bounds import ball, bounds, interval_bounds, lipschitz, margins
-from pinets.algebra.bounds.footprint import footprints
-from pinets.algebra.bounds.interval import Interval
-from pinets.algebra.bounds.norms import largest_sum_of_squares, spectral_norm
-from pinets.algebra.bounds.problem import Problem
-from pinets.algebra.domain import Signed
+from pinets.algebra import NotPolynomialError, ball, bounds, interval_bounds, lipschitz, margins
+from pinets.algebra.domains.base import Signed
+from pinets.algebra.domains.footprint import footprints
+from pinets.algebra.domains.interval import Interval
+from pinets.algebra.domains.norms import largest_sum_of_squares, spectral_norm
+from pinets.algebra.enclosure import Problem
 
 CONV = partial(nn.Conv2d, kernel_size=3, padding=1)
 

@@ -23,7 +23,9 @@ def test_polynomial_of_ishigami_type():
     """x + a y^2 + b x w^4 with uniform inputs on [-pi, pi]; its parts of the variance follow from moments by hand."""
     a, b, pi = 7.0, 0.1, math.pi
     found = interactions(
-        Function(lambda x, y, w: x + a * y**2 + b * x * w**4), torch.zeros(1, 3), marginals=Uniform(-pi, pi)
+        Function(lambda x, y, w: x + a * y**2 + b * x * w**4),
+        torch.zeros(1, 3, dtype=torch.float64),
+        marginals=Uniform(-pi, pi),
     )
     x2, w4, w8 = pi**2 / 3, pi**4 / 5, pi**8 / 9
     parts = {
@@ -56,7 +58,7 @@ def test_polynomial_of_sobol_g_type(marginal, variance_of_factor):
 
     v = [variance_of_factor(value) for value in c]
     product = Function(lambda x, y, w: (1 + c[0] * h(x)) * (1 + c[1] * h(y)) * (1 + c[2] * h(w)))
-    found = interactions(product, torch.zeros(1, 3), marginals=marginal)
+    found = interactions(product, torch.zeros(1, 3, dtype=torch.float64), marginals=marginal)
     variance = math.prod(1 + value for value in v) - 1
     assert found.variance.item() == pytest.approx(variance, rel=1e-10)
     for group in [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]:
@@ -117,6 +119,19 @@ def test_strongest_interactions():
     (first, second) = found.strongest(2)
     assert (first.inputs, second.inputs) == ((1, 2), (0, 1))
     assert first.share == pytest.approx(0.9)
+
+
+def test_interactions_print_as_a_table():
+    found = interactions(Function(lambda x, y, w: x * y + 3 * y * w), torch.zeros(1, 3), marginals=Normal())
+    assert str(found) == (
+        "the variance of 1 output in 3 inputs, the largest shares first:\n"
+        "output    share  inputs\n     0  90.00 %   z1 z2\n     0  10.00 %   z0 z1"
+    )
+    assert str(found.strongest(1)) == "output    share  inputs\n     0  90.00 %   z1 z2"
+    assert repr(found.strongest(1)[0]) == "output 0: 90 % of the variance by z1 z2"
+    linear = nn.Linear(3, 2)
+    nn.init.zeros_(linear.weight)
+    assert str(interactions(linear, torch.zeros(1, 3))) == "the variance of 2 outputs in 3 inputs: none"
 
 
 def test_bad_marginals():

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from pinets import spec
-from pinets.algebra.bounds import TooLargeError
+from pinets.algebra import TooLargeError, _certify
 from pinets.cli import main
 
 MODEL = "Sequential(Linear(2, 3), PowerSum(2))"
@@ -27,6 +27,22 @@ def test_outputs_over_a_box(capsys):
         assert row["plain_lower"] <= row["lower"] <= outputs[:, output].min() + 1e-6
         assert row["plain_upper"] >= row["upper"] >= outputs[:, output].max() - 1e-6
         assert row["rate"] >= slopes.abs().sum(1).max() - 1e-6
+
+
+def test_the_network_is_traced_and_certified_once(capsys, monkeypatch):
+    counts = {"export": 0, "certificate_of": 0}
+
+    def counted(name, function):
+        def call(*args, **kwargs):
+            counts[name] += 1
+            return function(*args, **kwargs)
+
+        return call
+
+    monkeypatch.setattr(torch.export, "export", counted("export", torch.export.export))
+    monkeypatch.setattr(_certify, "certificate_of", counted("certificate_of", _certify.certificate_of))
+    assert main(["certify", MODEL, "--box", "-1,1"]) == 0
+    assert counts == {"export": 1, "certificate_of": 1}
 
 
 def test_what_is_too_large_for_rates_still_has_bounds(capsys, monkeypatch):
@@ -63,10 +79,10 @@ def test_a_ball_around_inputs_of_an_array(tmp_path, capsys):
     assert found[0] == found[1]
     np.save(tmp_path / "objects.npy", np.array([{}]), allow_pickle=True)
     assert main(["certify", MODEL, "--box", "0.1", "--around", str(tmp_path / "objects.npy")]) == 2
-    assert "is not an array of numbers in a .npy file" in capsys.readouterr().err
+    assert "is not a .npy file of plain numbers" in capsys.readouterr().err
     (tmp_path / "two.txt").write_text("0.5 0.25")
     assert main(["certify", MODEL, "--box", "0.1", "--around", str(tmp_path / "two.txt")]) == 2
-    assert "must be a .npy or a complete .safetensors file" in capsys.readouterr().err
+    assert "takes a .npy or a .safetensors file" in capsys.readouterr().err
 
 
 def test_what_is_no_polynomial_has_no_bounds(capsys):

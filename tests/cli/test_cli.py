@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -61,11 +60,6 @@ def test_help_does_not_wait_for_torch(words):
         (["certify", "--jsno"], "pinets certify: unknown option '--jsno'; did you mean '--json'?"),
         (["certify", "--inptu=3", "x"], "pinets certify: unknown option '--inptu'; did you mean '--input'?"),
         (["--verison"], "pinets: unknown option '--verison'; did you mean '--version'?"),
-        (["bench", "cor"], "pinets bench: unknown benchmark 'cor'; did you mean 'core'?"),
-        (["bench", "core", "--qick"], "pinets bench core: unknown option '--qick'; did you mean '--quick'?"),
-        (["bench", "core", "--only", "bach=64"], "unknown size 'bach=64'; did you mean 'batch'?"),
-        (["bench", "core", "--only", "model=CPP"], "unknown model 'CPP'; did you mean 'CCP'?"),
-        (["bench", "core", "--only", "d=-3"], "expected a whole number from 1 on, got '-3'"),
         (["certify", "CCP(4, 2, rnak=3, order=2)"], "CCP has no argument 'rnak'; did you mean 'rank'?"),
         (["certify", "CPC(4, 2, rank=3, order=2)"], "unknown layer 'CPC'; did you mean 'CCP'?"),
         (["certify", "--input", "3,y", "PowerSum(2)"], "expected a shape such as 16 or 3,32,32, got '3,y'"),
@@ -125,17 +119,19 @@ def test_an_error_of_several_lines_is_told_in_one(monkeypatch, capsys):
 
 
 def test_interrupting_a_verb_exits_with_130_and_leaves_no_half_file(tmp_path):
-    words = ["bench", "core", "--only", "d=16,k=8,batch=8,batch=16", "--seconds", "60", "--out", "bench.json"]
+    file = tmp_path / "slow.py"
+    file.write_text("import time\n\n\ndef make():\n    print('under way', flush=True)\n    time.sleep(60)\n")
+    words = ["export", f"{file}:make", "--to", "onnx", "--out", str(tmp_path / "model.onnx")]
     with subprocess.Popen(
-        [sys.executable, "-c", RUN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        [sys.executable, "-B", "-c", RUN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        process.stdout.readline()  # the head of the table comes when the first row does: it is under way
+        assert process.stdout.readline() == "under way\n"
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert error == "pinets bench core: interrupted\n"
-    assert list(tmp_path.iterdir()) == []
+    assert error == "pinets export: interrupted\n"
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_reader_that_has_enough_is_no_error():
@@ -154,13 +150,3 @@ def test_the_installed_command_is_this_one():
 
     (entry,) = entry_points(group="console_scripts", name="pinets")
     assert entry.load() is main
-
-
-def test_bench_core_writes_its_table_and_json(tmp_path, capsys):
-    out = tmp_path / "new" / "bench.json"
-    assert main(["bench", "core", "--only", "model=NCP,d=16,k=8,batch=4", "--seconds", "60", "--out", str(out)]) == 0
-    rows = json.loads(out.read_text())["rows"]
-    text = capsys.readouterr().out
-    assert len(rows) == 3 * 2  # three orders, with and without the backward pass
-    for row in rows:
-        assert f"{row['seconds'] * 1e3:10.3f}{row['bare_seconds'] * 1e3:10.3f}{row['rate']:10.2f}" in text

@@ -1,25 +1,26 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from torch import nn
 
-from pinets import recipes
+from pinets import Resolved
+from pinets import tasks as recipes
 from pinets.cli import main
 from pinets.cli.arguments import read_array
-from pinets.cli.encrypt import write_array
 
 pytest.importorskip("tenseal")
 
 MODEL = "CCP(5, 3, rank=4, order=2)"
 
 
-@pytest.mark.filterwarnings("default:.*outside the range:pinets.deploy.encrypted.RangeWarning")
+@pytest.mark.filterwarnings("default:.*outside the range:pinets.encrypted.RangeWarning")
 def test_the_steps_one_by_one_and_all_at_once(tmp_path, capsys):
     inputs = np.random.default_rng(0).uniform(-1, 1, (2, 5))
-    write_array(str(tmp_path / "inputs.npy"), inputs)
+    np.save(str(tmp_path / "inputs.npy"), inputs)
     client, server = str(tmp_path / "client"), str(tmp_path / "server")
     asked, answered, scores = (str(tmp_path / name) for name in ("asked", "answered", "scores.npy"))
     steps = [
@@ -32,9 +33,9 @@ def test_the_steps_one_by_one_and_all_at_once(tmp_path, capsys):
     ]
     for step in steps:
         assert main(["encrypt", *step]) == 0, capsys.readouterr().err
-    from pinets.cli.arguments import read_model
+    from pinets import resolve
 
-    model = read_model(MODEL).double()
+    model = resolve(MODEL).network.double()
     import torch
 
     np.testing.assert_allclose(read_array(scores), model(torch.from_numpy(inputs)).detach().numpy(), atol=1e-4)
@@ -52,7 +53,7 @@ def check_other_plans(folder, capsys):
     """Where there are keys, no other plan is written, and nothing is before that is known."""
     before = (folder / "client" / "plan.json").read_bytes()
     assert main(["encrypt", "plan", MODEL, "--packing", "latency", "--range", "-2,2", "--out", str(folder)]) == 1
-    assert "secret.key belongs to the plan in" in capsys.readouterr().err
+    assert "secret.key belongs to" in capsys.readouterr().err
     assert main(["encrypt", "run", MODEL, "--packing", "latency", "--images", "2", "--out", str(folder)]) == 1
     assert "secret.key exists" in capsys.readouterr().err
     assert (folder / "client" / "plan.json").read_bytes() == before
@@ -60,7 +61,7 @@ def check_other_plans(folder, capsys):
 
 def check_warnings(folder, capsys):
     """Inputs outside the range are told of in one line, which says who tells it."""
-    write_array(str(folder / "large.npy"), np.full((1, 5), 1.5))
+    np.save(str(folder / "large.npy"), np.full((1, 5), 1.5))
     words = [str(folder / "large.npy"), "--client", str(folder / "client"), "--out", str(folder / "risky")]
     assert main(["encrypt", "encrypt", *words]) == 0
     told = capsys.readouterr().err
@@ -93,37 +94,37 @@ def check_bad_files(folder, capsys):
     (folder / "unsafe").mkdir()
     (folder / "unsafe" / "plan.json").write_text(json.dumps(insecure))
     assert main(["encrypt", "keygen", "--client", str(folder / "unsafe"), "--server", str(folder / "never")]) == 1
-    assert "the plan gives up security" in capsys.readouterr().err
+    assert "the plan is for tests and not secure" in capsys.readouterr().err
 
 
 def test_inputs_to_plan_with_must_fit_the_network(tmp_path, capsys):
-    write_array(str(tmp_path / "inputs.npy"), np.zeros((3, 4)))
-    assert main(["encrypt", "plan", MODEL, "--calibrate", str(tmp_path / "inputs.npy")]) == 2
-    assert "must hold inputs of shape (5,) with a batch axis, got (3, 4)" in " ".join(capsys.readouterr().err.split())
+    np.save(str(tmp_path / "inputs.npy"), np.zeros((3, 4)))
+    assert main(["encrypt", "plan", MODEL, "--calibrate", str(tmp_path / "inputs.npy")]) == 1
+    assert "must have shape (5,) with a batch axis before it, got (3, 4)" in " ".join(capsys.readouterr().err.split())
 
 
-def test_inputs_to_plan_with_come_from_one_place(tmp_path, capsys):
-    write_array(str(tmp_path / "inputs.npy"), np.ones((3, 5)))
+def test_inputs_to_plan_with_come_from_one_place(tmp_path, tiny_run, capsys):
+    np.save(str(tmp_path / "inputs.npy"), np.ones((3, 5)))
     words = ["encrypt", "plan", MODEL, "--range", "-2,2", "--calibrate", str(tmp_path / "inputs.npy")]
     assert main(words) == 2
     assert "--calibrate brings inputs to plan with" in capsys.readouterr().err
-    assert main(["encrypt", "plan", str(tmp_path), "--range", "-2,2"]) == 2
+    assert main(["encrypt", "plan", str(tiny_run[0]), "--range", "-2,2"]) == 2
     assert "a run folder brings inputs to plan with" in capsys.readouterr().err
 
 
 def test_outputs_that_are_all_zero_are_told_of(tmp_path, capsys):
-    write_array(str(tmp_path / "zeros.npy"), np.zeros((3, 5)))
+    np.save(str(tmp_path / "zeros.npy"), np.zeros((3, 5)))
     model = "Sequential(Linear(5, 3, bias=False), PowerSum(2))"
     assert main(["encrypt", "plan", model, "--calibrate", str(tmp_path / "zeros.npy")]) == 1
-    assert "outputs are all 0 on the calibration inputs" in capsys.readouterr().err
+    assert "network are all 0 on the calibration inputs" in capsys.readouterr().err
 
 
 def test_a_model_with_typical_inputs_is_tried_on_these(tmp_path, monkeypatch):
     typical = np.linspace(3, 4, 20, dtype=np.float32).reshape(4, 5)
-    write_array(str(tmp_path / "typical.npy"), typical)
+    np.save(str(tmp_path / "typical.npy"), typical)
     tried = []
-    monkeypatch.setattr("pinets.deploy.encrypted.planner.measure_costs", lambda parameters: None)
-    monkeypatch.setattr("pinets.deploy.encrypted.run_trial", lambda *given, **options: tried.append(given))
+    monkeypatch.setattr("pinets.encrypted.planner.measure_costs", lambda parameters: None)
+    monkeypatch.setattr("pinets.encrypted.run_trial", lambda *given, **options: tried.append(given))
     main(["encrypt", "run", MODEL, "--calibrate", str(tmp_path / "typical.npy"), "--images", "6"])
     inputs = tried[0][3].numpy()
     assert inputs.shape == (6, 5)
@@ -133,8 +134,8 @@ def test_a_model_with_typical_inputs_is_tried_on_these(tmp_path, monkeypatch):
 @pytest.mark.parametrize("words, packing", [([], "throughput"), (["--inputs", "1"], "latency")])
 def test_a_run_is_planned_for_its_images_and_draws_as_many(words, packing, monkeypatch):
     tried = []
-    monkeypatch.setattr("pinets.deploy.encrypted.planner.measure_costs", lambda parameters: None)
-    monkeypatch.setattr("pinets.deploy.encrypted.run_trial", lambda *given, **options: tried.append(given))
+    monkeypatch.setattr("pinets.encrypted.planner.measure_costs", lambda parameters: None)
+    monkeypatch.setattr("pinets.encrypted.run_trial", lambda *given, **options: tried.append(given))
     assert main(["encrypt", "run", MODEL, "--images", "3000", *words]) == 0
     ((plan, _, _, inputs, _),) = tried
     assert plan.packing == packing
@@ -147,18 +148,20 @@ def test_keys_and_inputs_are_never_replaced(action, given, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     (tmp_path / "client").mkdir()
     for name in ("client/secret.key", given):
-        (tmp_path / name).write_text("precious")
+        with (tmp_path / name).open("wb") as file:
+            np.save(file, np.zeros((1, 5)))
+    before = (tmp_path / given).read_bytes()
     for out, message in (("client/secret.key", "beside the keys"), (f"client/../{given}", "what it is made from")):
-        assert main(["encrypt", action, given, "--client", "client", "--out", out]) == 2
+        assert main(["encrypt", action, given, "--client", "client", "--out", out]) == 1
         assert message in capsys.readouterr().err
-        assert (tmp_path / out).read_text() == "precious"
+        assert (tmp_path / out).read_bytes() == before
 
 
 def test_a_run_that_is_no_classifier_is_refused(monkeypatch, tmp_path, capsys):
-    generator = recipes.Trained(nn.Identity(), recipes.get_recipe("fashion_ncp", "small"))
-    monkeypatch.setattr(recipes, "trained", lambda path, data_dir: generator)
+    run = SimpleNamespace(recipe=recipes.get_recipe("fashion_ncp", "small"))
+    monkeypatch.setattr("pinets._resolve.resolve", lambda path, data_dir: Resolved(path, nn.Identity(), run=run))
     assert main(["encrypt", "plan", str(tmp_path)]) == 2
-    assert f"{tmp_path} is no run of a classifier" in capsys.readouterr().err
+    assert f"{tmp_path} is not the run of a classifier" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -186,7 +189,7 @@ def test_what_is_wrong_is_said(words, code, message, capsys):
 def test_arrays_are_numbers_and_nothing_else(tmp_path):
     path = tmp_path / "array.npy"
     np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(ValueError, match="not an array of numbers"):
+    with pytest.raises(ValueError, match=r"not a \.npy file of plain numbers"):
         read_array(str(path))
     np.save(path, np.array(["text"]))
     with pytest.raises(ValueError, match="must hold numbers"):

@@ -15,9 +15,9 @@ import torch
 from PIL import Image
 
 from pinets.cli import main
-from pinets.data.faces import RFW_SUBSETS
-from pinets.recipes import get_recipe
-from pinets.report.face_results import load_results
+from pinets.tasks import get_recipe
+from pinets.tasks.faces.data import RFW_SUBSETS
+from pinets.tasks.faces.results import load_results
 
 GENERATOR = np.random.default_rng(0)
 
@@ -182,7 +182,7 @@ def test_noises_that_leave_nobody_are_told(tmp_path, capsys, kind, listed):
     (tmp_path / "noises.txt").write_text("\n".join(names))
     assert main([*megaface_command(tmp_path), f"--{kind}-noises", str(tmp_path / "noises.txt")]) == 2
     count = {"probe": 30, "distractor": 500}[kind]
-    assert f"noises.txt names all {count} images of {tmp_path / listed}: no {kind} is left" in capsys.readouterr().err
+    assert f"noises.txt names all {count} images of {tmp_path / listed}: none is left" in capsys.readouterr().err
 
 
 def test_megaface_without_its_noises(tmp_path):
@@ -248,8 +248,8 @@ def test_a_run_embeds_the_images_itself(tmp_path, monkeypatch, flip):
             assert images.abs().max() <= 1
             return images.mean(dim=(1, 2))
 
-    run = SimpleNamespace(network=Columns(), recipe=get_recipe("ms1m_arcface_resnet50", "full", ["data.size=16"]))
-    monkeypatch.setattr("pinets.recipes.trained", lambda path: run)
+    run = SimpleNamespace(network=Columns, recipe=get_recipe("ms1m_arcface_resnet50", "full", ["data.size=16"]))
+    monkeypatch.setattr("pinets.tasks.faces.evaluation.TrainedRun", lambda path: run)
     write_people(tmp_path)
     command = ["eval", "faces", "pairs", "--list", str(tmp_path / "pairs.txt"), "--images", str(tmp_path / "lfw")]
     command += ["--run", "run", "--name", "columns", "--out", str(tmp_path / "out"), *([] if flip else ["--no-flip"])]
@@ -262,8 +262,8 @@ def test_a_run_embeds_the_images_itself(tmp_path, monkeypatch, flip):
 @pytest.fixture
 def trained_on_lfw(tmp_path, monkeypatch):
     """A command that scores a run which saw P8 and P9: in two pairs of one person and three of two."""
-    run = SimpleNamespace(network=torch.nn.Flatten(), recipe=get_recipe("lfw_iresnet", "small", ["data.size=16"]))
-    monkeypatch.setattr("pinets.recipes.trained", lambda path: run)
+    run = SimpleNamespace(network=torch.nn.Flatten, recipe=get_recipe("lfw_iresnet", "small", ["data.size=16"]))
+    monkeypatch.setattr("pinets.tasks.faces.evaluation.TrainedRun", lambda path: run)
     write_people(tmp_path)
     (tmp_path / "data" / "lfw").mkdir(parents=True)
     (tmp_path / "data" / "lfw" / "pairsDevTrain.txt").write_text("P8\t1\t2\nP8\t1\tP9\t1\n")

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from pinets.cli import main
-from pinets.data.formats.decode import encode_png
-from pinets.metrics.generation import evaluation
-from pinets.metrics.inception import Inception
+from pinets.data.formats.images import encode_png
+from pinets.tasks.generation.metrics import evaluation
+from pinets.tasks.generation.metrics.inception import Inception
 
 
 def write(folder, count):

@@ -54,6 +54,16 @@ def test_an_expression_has_the_same_weights_every_time(capsys):
     assert capsys.readouterr().out == first
 
 
+def test_memory_can_be_limited(capsys):
+    words = ["expand", "CCP(30, 2, rank=2, order=5)", "--top", "2"]
+    assert main([*words, "--memory", "0.001"]) == 1
+    assert "--memory" in capsys.readouterr().err
+    assert main([*words, "--memory", "0.5"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert main([*words, "--memory", "0"]) == 2
+    assert "expected a positive number of gigabytes, got '0'" in capsys.readouterr().err
+
+
 def test_what_is_no_polynomial_is_refused(capsys):
     assert main(["expand", "Sequential(Linear(2, 2), Tanh())"]) == 1
     error = capsys.readouterr().err

@@ -8,10 +8,9 @@ import numpy
 import pytest
 import torch
 
-from pinets import spec
+from pinets import resolve, spec
 from pinets.cli import main
-from pinets.deploy.export import read_metadata
-from pinets.recipes.trained import trained
+from pinets.export import read_metadata
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -70,7 +69,7 @@ runpy.run_path({str(EXAMPLE)!r}, run_name="__main__")
     assert done.returncode == 0, done.stderr
     known = metadata.preprocessing
     x = (torch.from_numpy(pixels).float()[None] / known["maximum"] - known["mean"][0]) / known["std"][0]
-    network = trained(run, data_dir=data).network
+    network = resolve(run, data_dir=data).network
     best = metadata.classes[int(network(x).argmax())]
     assert done.stdout.splitlines()[1].startswith(f"{best}: ")
 
@@ -85,7 +84,7 @@ def test_a_run_is_exported_without_its_data_too(tiny_run, tmp_path, capsys):
     # the weights say which network they are for, so the other verbs take the file
     x = torch.randn(2, 1, 28, 28)
     with torch.no_grad():
-        torch.testing.assert_close(spec.load(out)[0].eval()(x), trained(run).network(x))
+        torch.testing.assert_close(spec.load(out)[0].eval()(x), resolve(run).network(x))
     assert main(["certify", str(out), "--input", "1,28,28"]) == 0
     assert "a polynomial of degree 4" in capsys.readouterr().out
     again = tmp_path / "again.safetensors"
@@ -95,7 +94,7 @@ def test_a_run_is_exported_without_its_data_too(tiny_run, tmp_path, capsys):
 
 def test_a_network_that_the_run_does_not_have(tiny_run):
     with pytest.raises(ValueError, match=r"there is no network 'modle'; did you mean 'model'.*has model"):
-        trained(tiny_run[0], network="modle")
+        resolve(tiny_run[0], network="modle")
 
 
 def test_heights_and_widths_are_not_guessed(tmp_path, capsys):

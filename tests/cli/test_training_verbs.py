@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pinets.cli import main
-from pinets.recipes import list_recipes
+from pinets.tasks import list_recipes
 
 
 def test_list_shows_every_recipe(capsys):
@@ -27,6 +27,14 @@ def test_show_gives_notes_values_and_size(capsys):
     assert "Paper: accuracy 0.945" in shown
     assert '"lr": 0.1' in shown
     assert "6,009,936 parameters" in shown
+
+
+def test_show_draws_a_polynomial(capsys, tmp_path):
+    assert main(["show", "CCP(4, 2, rank=3, order=2)", "--diagram", str(tmp_path / "ccp.svg")]) == 0
+    assert (tmp_path / "ccp.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert "drawn to" in capsys.readouterr().out
+    assert main(["show", "cifar10_resnet18", "--diagram", str(tmp_path / "no.svg")]) == 2
+    assert "cifar10_resnet18 is a recipe" in capsys.readouterr().err
 
 
 def test_show_answers_an_unknown_name_with_the_nearest(capsys):
@@ -61,11 +69,11 @@ def test_dry_run_writes_nothing(capsys, tmp_path):
         (["train", "cifar10_resnet18", "--set", "optimizer.lrr=1"], "did you mean 'optimizer.lr'?"),
         (["train", "cifar10_resnet18", "--set", "epochs=many"], "epochs must be a whole number, got 'many'"),
         (["train", "cifar10_resnet18", "--scale", "tiny"], "tiny"),
-        (["train", "cifar10_resnet18", "--set", "scale=small"], "choose it with --scale"),
+        (["train", "cifar10_resnet18", "--set", "scale=small"], "not changed alone (--scale)"),
         (["train", "cifar10_resnet18", "--set", "name=cifar10_resnet34"], "'cifar10_resnet34' is another recipe"),
         (["train", "cifar10_resnet18", "--set", "name=../x"], "must have no slash"),
         (["train", "cifar10_resnet18", "--set", "name=a\\b"], "must have no slash"),
-        (["train", "cifar10_resnet18", "--set", "name=.x"], "no dot at its beginning, got '.x'"),
+        (["train", "cifar10_resnet18", "--set", "name=.x"], "no leading dot, got '.x'"),
         (["train", "cifar10_resnet18", "--set", "seed=4", "--seeds", "3"], "--seeds 3 stands for seeds 0 to 2"),
         (["compare", "cifar10_resnet18", "cifar10_resnet34", "--seeds", "0"], "expected a whole number from 1 on"),
     ],

@@ -24,7 +24,7 @@ def test_the_first_blocks_stay_with_their_weights(strangers):
 
 
 def test_parameters_before_and_after_are_reported():
-    report = drop_blocks(create_model("resnet34_cifar", device=None), [3, 3, 2, 2]).report
+    report = drop_blocks(create_model("resnet34_cifar"), [3, 3, 2, 2]).report
     assert report.parameters[0] == 21_282_122
     # a Prodpoly-ResNet of the same depth less its 1x1 convolutions and scales
     squares = 2 * (3 * 64**2 + 3 * 128**2 + 2 * 256**2 + 2 * 512**2)

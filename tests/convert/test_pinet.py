@@ -146,7 +146,7 @@ def test_a_converted_resnet18_has_the_parameters_of_its_prodpoly_version():
         ("FunctionalDropout", "not activation\\(branch \\+ shortcut\\)"),
         ("Clipped", "not activation\\(branch \\+ shortcut\\)"),
         ("ExtraLayer", "the place of its layer 'attention' \\(Squeeze\\) is not known"),
-        ("OwnParameter", "it uses 'gamma' of its own"),
+        ("OwnParameter", "it has a parameter or buffer 'gamma'"),
         ("TwoInputs", "does not run on an input of shape"),
     ],
 )
@@ -171,7 +171,7 @@ def test_a_residual_module_of_no_known_structure_is_told(strangers, x):
     pinet, report = to_pinet(mixed)
     assert list(report.converted) == ["layer1.0", "layer2.1"]
     assert list(report.kept) == ["layer1.1", "layer2.0"]
-    assert "it adds its input to a branch, but has none of the known structures" in report.kept["layer2.0"]
+    assert "it adds its input to a branch, but its structure is not known" in report.kept["layer2.0"]
     assert torch.equal(run(pinet, x), before)
 
 

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from pinets.data import Batches, CentreCrop, DataError, FolderSet, MissingDataError, RandomResizedCrop, load
-from pinets.data.formats.decode import decode_image
+from pinets.data.formats.images import decode_image
 from pinets.data.sets.folders import read_class_folders, read_image_folder
 from pinets.data.sets.imagenet import read_imagenet, read_tiny_imagenet
 
@@ -115,6 +115,24 @@ def test_every_mode_becomes_rgb(mode):
     pixels = decode_image(buffer.getvalue(), "white", CentreCrop(4, 4), ())
     assert pixels.shape == (3, 4, 4)
     assert (pixels == 255).all()
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+@pytest.mark.parametrize("mode", ["L", "1", "LA"])
+def test_a_folder_of_grey_images_has_one_channel_until_one_is_in_colour(tmp_path, mode, part):
+    for folder in ("train/ant", "train/bee", "test/ant", "test/bee"):
+        (tmp_path / folder).mkdir(parents=True)
+        for number in range(3):
+            (tmp_path / folder / f"{number}.png").write_bytes(picture((90, 90, 90), (8, 8), mode))
+    splits = load("image_folder", tmp_path, size=8, validation=0.3)
+    for samples in (splits.train, splits.validation, splits.test):
+        read = samples.read(torch.tensor([0]), torch.rand(1, samples.draws))
+        assert read.shape == (1, 1, 8, 8)
+        assert mode == "1" or read.unique().tolist() == [90]  # an image of black and white dots is dithered
+    (tmp_path / part / "bee" / "9.png").write_bytes(picture((9, 8, 7), (8, 8)))
+    splits = load("image_folder", tmp_path, size=8, validation=0.3)
+    for samples in (splits.train, splits.validation, splits.test):
+        assert samples.read(torch.tensor([0]), torch.rand(1, samples.draws)).shape == (1, 3, 8, 8)
 
 
 def test_image_of_the_right_size_is_decoded_exactly():

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from pinets.data import DataError, FolderSet, ImageSet, MissingDataError, load
-from pinets.data.formats.grid import image_grid
+from pinets.data.formats.images import image_grid
 
 
 def write(path, size=(12, 12), mode="RGB", value=0):
@@ -29,10 +29,19 @@ def test_all_images_of_a_folder_are_read_at_any_depth(tmp_path):
     assert sorted(values.tolist()) == [10 * number for number in range(20)]  # each in one part
 
 
+def test_grey_images_keep_one_channel(tmp_path):
+    for number in range(20):
+        write(tmp_path / f"{number}.png", mode="L", value=10 * number)
+    splits = load("pictures", tmp_path, size=8)
+    assert splits.train.images.shape[1:] == (1, 8, 8)
+    values = torch.cat([part.images[:, 0, 0, 0] for part in (splits.train, splits.validation, splits.test)])
+    assert sorted(values.tolist()) == [10 * number for number in range(20)]
+
+
 def test_what_does_not_fit_into_memory_stays_in_files(tmp_path, monkeypatch):
     for number in range(20):
         write(tmp_path / f"{number}.png")
-    monkeypatch.setattr("pinets.data.sets.pictures._IN_MEMORY", 100)
+    monkeypatch.setattr("pinets.data.sets.folders._IN_MEMORY", 100)
     train = load("pictures", tmp_path, size=8).train
     assert isinstance(train, FolderSet)
     assert train.read(torch.tensor([0, 1]), torch.empty(2, 0)).shape == (2, 3, 8, 8)

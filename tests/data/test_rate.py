@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from pinets.data import Batches, ClipSet, Compose, ImageSet, Normalize, RandomCrop, RandomFlip, speech_features
+from pinets.data import Batches, ClipSet, Compose, ImageSet, Normalize, RandomCrop, RandomFlip
+from pinets.tasks.classification.speech.augment import speech_features
 
 
 def network(channels, stages):

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from pinets.data import load, speech_features
-from pinets.data.sets.speech_commands import speaker_percentage
+from pinets.data import load
+from pinets.tasks.classification.speech.augment import speech_features
+from pinets.tasks.classification.speech.commands import speaker_percentage
 
 ROOT = Path(os.environ.get("PINETS_DATA") or "/nowhere")
 

@@ -119,7 +119,7 @@ def test_default_fetch_speaks_http(tmp_path, monkeypatch, cifar_archive):
                 load("cifar10", tmp_path / "other")
         finally:
             server.shutdown()
-    assert names(tmp_path / "other") == []
+    assert not (tmp_path / "other").exists()
 
 
 def test_archive_put_there_by_hand_is_unpacked_and_kept(tmp_path, cifar_archive):
@@ -138,7 +138,23 @@ def test_offline_the_error_says_what_to_put_where(tmp_path, download):
     assert str(tmp_path / "data" / "cifar-10-batches-bin") in message
     assert "PINETS_DATA" in message
     assert ("cannot reach" if download else "was not allowed") in message
-    assert names(tmp_path / "data") == []
+
+
+@pytest.mark.parametrize("name", ["cifar10", "mnist"])
+def test_a_mistyped_data_folder_is_not_made(tmp_path, name):
+    with pytest.raises(MissingDataError):
+        load(name, tmp_path / "mistyped" / "data", fetch=OFFLINE)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_another_process_uses_stays(tmp_path):
+    def other_process(url, target):
+        (tmp_path / "new" / "other").mkdir()
+        raise ConnectionError(f"cannot reach {url}")
+
+    with pytest.raises(MissingDataError):
+        load("cifar10", tmp_path / "new", fetch=other_process)
+    assert names(tmp_path / "new") == ["other"]
 
 
 DOWNLOADED = [name for name, data_set in DATA_SETS.items() if data_set.archive or data_set.files]
@@ -170,7 +186,7 @@ def test_imagenet_is_not_looked_for_in_any_folder(tmp_path):
 def test_wrong_checksum_leaves_nothing(tmp_path):
     network = Network(**{"cifar-10-binary.tar.gz": b"something else"})
     with pytest.raises(
-        MissingDataError, match=r"its md5 is \w+, but that of https://\S+ is c32a1d4a\w+; it is damaged"
+        MissingDataError, match=r"https://\S+cifar-10-binary\.tar\.gz: MD5 hash .* expected md5:c32a1d4a\w+"
     ):
         load("cifar10", tmp_path, fetch=network)
     assert names(tmp_path) == []

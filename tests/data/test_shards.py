@@ -51,6 +51,14 @@ def test_written_shards_hold_the_set(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["shards"]
 
 
+def test_shards_of_grey_images_keep_one_channel(tmp_path):
+    grey = ImageSet(torch.arange(20).byte().view(20, 1, 1, 1).expand(20, 1, 6, 6), torch.arange(20) % 2, ("ant", "bee"))
+    write_shards(Splits(grey, grey, grey), tmp_path / "shards")
+    test = load("shards", tmp_path / "shards", size=6).test
+    assert test.channels == 1
+    assert sorted(test.in_memory().images[:, 0, 3, 3].tolist()) == list(range(20))
+
+
 def test_webdataset_reads_what_we_write(tmp_path):
     write_shards(SPLITS, tmp_path / "shards", per_shard=10)
     with ExitStack() as stack:  # webdataset.WebDataset itself leaves the files it opens to the garbage collector
@@ -225,8 +233,9 @@ def test_existing_folder_is_left_alone(tmp_path):
 def test_nothing_is_left_of_a_failure(tmp_path):
     (tmp_path / "images" / "ant").mkdir(parents=True)
     for number in range(10):
-        (tmp_path / "images" / "ant" / f"{number}.jpg").write_bytes(b"\xff\xd8" if number != 5 else b"?")
-    with pytest.raises(DataError, match=r"5\.jpg: shards hold JPEG"):
+        file = tmp_path / "images" / "ant" / f"{number}.{'gif' if number == 5 else 'png'}"
+        Image.new("RGB", (8, 8)).save(file)
+    with pytest.raises(DataError, match=r"5\.gif: shards hold JPEG"):
         write_shards(read_image_folder(tmp_path / "images"), tmp_path / "shards")
     assert [path.name for path in tmp_path.iterdir()] == ["images"]
 

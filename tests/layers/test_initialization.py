@@ -125,5 +125,5 @@ def test_factoring_a_bias_keeps_the_function_and_it_can_be_set_where_it_can_be_m
     before = factored.bias.detach().clone()
     factored.bias = 2 * before
     torch.testing.assert_close(factored.bias, 2 * before)
-    with pytest.raises(ValueError, match="3 numbers made from 2 cannot take any value"):
+    with pytest.raises(ValueError, match="a bias of 3 numbers factored through 2 cannot take this value"):
         factored.bias = torch.tensor([5.0, 6.0, 7.0])

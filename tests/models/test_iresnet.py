@@ -16,6 +16,11 @@ NAMES = ["iresnet50", "prodpoly_iresnet50"]
 TOY = {"depths": (1, 2), "width": 8, "embedding": 16, "size": 24}
 
 
+def on_meta(name, **arguments):
+    with torch.device("meta"):
+        return create_model(name, **arguments)
+
+
 def toy(name, **arguments):
     return create_model(name, **{**TOY, **arguments})
 
@@ -36,7 +41,7 @@ def randomised(model):
     "name, parameters, statistics", [("iresnet50", 43_590_848, 38_144), ("prodpoly_iresnet50", 45_384_256, 49_792)]
 )
 def test_the_papers_sizes(name, parameters, statistics):
-    model = create_model(name, device="meta")
+    model = on_meta(name)
     assert sum(parameter.numel() for parameter in model.parameters()) == parameters
     running = [buffer for key, buffer in model.named_buffers() if "running" in key]
     assert sum(buffer.numel() for buffer in running) == statistics
@@ -78,7 +83,7 @@ def equation(state, x, depths, eps, products):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_equation(name):
-    model = randomised(toy(name, dtype=torch.float64)).eval()
+    model = randomised(toy(name).double()).eval()
     x = torch.randn(3, 3, 24, 24, dtype=torch.float64)
     expected = equation(model.state_dict(), x, (1, 2), 2e-5, products=name.startswith("prodpoly"))
     torch.testing.assert_close(model(x), expected, rtol=1e-10, atol=1e-10)
@@ -105,15 +110,15 @@ def insightface_names(depths):
     "name, depths", [("iresnet18", (2, 2, 2, 2)), ("iresnet34", (3, 4, 6, 3)), ("iresnet50", (3, 4, 14, 3))]
 )
 def test_the_names_are_insightfaces(name, depths):
-    assert list(create_model(name, device="meta").state_dict()) == insightface_names(depths)
-    assert insightface_keys(create_model(f"prodpoly_{name}", device="meta")) == insightface_names(depths)
+    assert list(on_meta(name).state_dict()) == insightface_names(depths)
+    assert insightface_keys(on_meta(f"prodpoly_{name}")) == insightface_names(depths)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("prefix", ["", "module.", "module.backbone."])
 def test_insightfaces_weights_load_and_give_its_function(name, prefix):
-    theirs = randomised(toy("iresnet50", dtype=torch.float64)).state_dict()
-    model = randomised(toy(name, dtype=torch.float64)).eval()  # a Π-net that had learnt something else
+    theirs = randomised(toy("iresnet50").double()).state_dict()
+    model = randomised(toy(name).double()).eval()  # a Π-net that had learnt something else
     load_insightface(model, {prefix + key: value for key, value in theirs.items()})
     x = torch.randn(3, 3, 24, 24, dtype=torch.float64)
     torch.testing.assert_close(model(x), equation(theirs, x, (1, 2), 1e-5, products=False), rtol=1e-10, atol=1e-10)
@@ -140,10 +145,10 @@ def test_a_converted_network_learns_its_products():
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda state: state.pop("layer2.1.bn3.bias"), r"depths \(1, 2\): they lack layer2\.1\.bn3\.bias \(1 in all\)"),
+        (lambda state: state.pop("layer2.1.bn3.bias"), r"depths \(1, 2\): layer2\.1\.bn3\.bias is missing"),
         (
             lambda state: state.update({"layer2.2.bn1.bias": torch.zeros(16)}),
-            r"they have layer2\.2\.bn1\.bias \(1 in all\)",
+            r"layer2\.2\.bn1\.bias is not part of it",
         ),
     ],
 )
@@ -181,14 +186,8 @@ def test_the_scale_of_the_embedding_is_fixed():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_device_and_dtype_reach_every_parameter(name):
-    model = toy(name, device="meta", dtype=torch.float64)
-    assert {(p.device.type, p.dtype) for p in model.parameters()} == {("meta", torch.float64)}
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_channels_last_gives_the_same_outputs(name):
-    model = randomised(toy(name, dtype=torch.float64)).eval()
+    model = randomised(toy(name).double()).eval()
     x = torch.randn(2, 3, 24, 24, dtype=torch.float64)
     expected = model(x)
     model.to(memory_format=torch.channels_last)
@@ -207,7 +206,7 @@ def test_exports_with_any_batch_size(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_compiles_without_breaks(name):
     torch.compiler.reset()
-    model, x = randomised(toy(name, dtype=torch.float64, dropout=0.0)), torch.randn(2, 3, 24, 24, dtype=torch.float64)
+    model, x = randomised(toy(name, dropout=0.0).double()), torch.randn(2, 3, 24, 24, dtype=torch.float64)
     compiled = torch.compile(copy.deepcopy(model), fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(x), model(x))
 

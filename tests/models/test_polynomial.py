@@ -30,7 +30,7 @@ def test_the_polynomial_resnet_certifies(channels):
 
 
 def test_eight_blocks_have_degree_256():
-    model = with_products(create_model("polynomial_resnet_cifar", width=2, dtype=torch.float64))
+    model = with_products(create_model("polynomial_resnet_cifar", width=2).double())
     assert certify(model, torch.randn(1, 3, 8, 8)).bound == 256
 
 
@@ -73,9 +73,7 @@ def test_monet_is_a_polynomial_with_batch_norm(norm, polynomial):
 
 
 def test_a_multilinear_layer_is_its_formula():
-    layer = MultilinearLayer(
-        8, 16, mix=nn.Identity, norm=lambda n, **factory: nn.LayerNorm(n, **factory), factory={"dtype": torch.float64}
-    )
+    layer = MultilinearLayer(8, 16, mix=nn.Identity, norm=nn.LayerNorm).double()
     with_products(layer)
     x = torch.randn(2, 3, 3, 8, dtype=torch.float64)
     (a, _, _), (b, _, d, _) = layer.steps[0].gate, layer.steps[0].body

@@ -5,22 +5,23 @@ import torch
 from torch import nn
 
 from pinets import certify
-from pinets.mesh import Hierarchy, Level, Mesh
-from pinets.models.parts import LastAxisBatchNorm
+from pinets.models.mesh_graph import graph_autoencoder
+from pinets.models.mesh_pca import MeshPCA
 from pinets.models.spiral import (
-    MeshPCA,
+    LAYERS,
+    NORMS,
+    FeatureBatchNorm,
+    SpiralPolynomial,
     VertexBatchNorm,
     VertexInstanceNorm,
     full_layer,
-    graph_autoencoder,
     simple_layer,
     spiral_autoencoder,
 )
-from pinets.models.spiral.build import LAYERS
-from pinets.models.spiral.norms import NORMS
+from pinets.tasks.meshes.geometry import Hierarchy, Level, Mesh
 
 SIZES, LENGTHS = (40, 10, 3), (4, 4, 3)
-SMALL = {"encoder": (3, 4, 5), "decoder": (5, 4, 3), "latent": 2, "dtype": torch.float64}
+SMALL = {"encoder": (3, 4, 5), "decoder": (5, 4, 3), "latent": 2}
 KINDS = [("plain", 1), *((layer, order) for layer in ("ncp", "ncp_skip", "simple") for order in (1, 2, 3, 4))]
 
 
@@ -49,13 +50,13 @@ def shake(model):
 
 
 def test_the_published_number_of_parameters():
-    assert count(spiral_autoencoder(device="meta")) == 48547
+    assert count(spiral_autoencoder()) == 48547
     # a second operator in every layer; facts say 74,755 without the norms, which have a scale and a shift per feature
     features = 16 + 16 + 16 + 32 + 32 + 16 + 16 + 3
-    assert count(spiral_autoencoder(layer="ncp", order=2, norm="none", device="meta")) == 74755
-    assert count(spiral_autoencoder(layer="ncp", order=2, device="meta")) == 74755 + 2 * features
+    assert count(spiral_autoencoder(layer="ncp", order=2, norm="none")) == 74755
+    assert count(spiral_autoencoder(layer="ncp", order=2)) == 74755 + 2 * features
     # the simple layer has no more operators than the plain one, whatever its order
-    assert count(spiral_autoencoder(layer="simple", order=4, norm="none", device="meta")) == 48547
+    assert count(spiral_autoencoder(layer="simple", order=4, norm="none")) == 48547
 
 
 def convolve(conv, x):
@@ -73,17 +74,16 @@ def test_the_full_layer_is_the_papers_equation(order, widths, skip):
     layer = shake(full_layer(order, NORMS["instance"], skip=skip)(wide, wider, spirals))
     x1 = torch.randn(2, 40, wide, dtype=torch.float64)
     x = x1
-    views = convolve(layer.views, x1).unflatten(2, (order, wider))  # S_2, A_2, ..., A_N
     for n in range(2, order + 1):
         step = layer.steps[n - 2]
-        a = views[:, :, n - 1]
-        product = a * (views[:, :, 0] if n == 2 else convolve(step.body, x))
+        a = convolve(step.gate, x1)
+        product = a * convolve(step.body, x)
         mean, variance = product.mean(1, keepdim=True), product.var(1, keepdim=True, correction=0)
         normed = step.norm.weight * (product - mean) / (variance + 1e-5).sqrt() + step.norm.bias
         if skip:
-            carried = x if x.shape[-1] == wider else x @ layer.carry.weight.T
+            carried = x if x.shape[-1] == wider else x @ step.carry["state"].weight.T
         x = normed + a + (carried if skip else 0)
-    torch.testing.assert_close(layer(x1), x + layer.bias.bias)
+    torch.testing.assert_close(layer(x1), x + layer.head.bias)
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])
@@ -98,7 +98,7 @@ def test_the_simple_layer_is_the_papers_equation(order):
 @pytest.mark.parametrize("layer, order", KINDS)
 def test_every_kind_encodes_decodes_and_learns(layer, order):
     torch.manual_seed(0)
-    model = spiral_autoencoder(hierarchy(), layer=layer, order=order, **SMALL)
+    model = spiral_autoencoder(hierarchy(), layer=layer, order=order, **SMALL).double()
     x = torch.randn(4, 40, 3, dtype=torch.float64)
     assert model.encode(x).shape == (4, 2)
     torch.testing.assert_close(model(x), model.decode(model.encode(x)))
@@ -118,7 +118,7 @@ def test_a_fresh_polynomial_is_the_network_without_products():
     """The norms of the products start at zero, so the order does not matter before training."""
     torch.manual_seed(0)
     x = torch.randn(2, 40, 3, dtype=torch.float64)
-    model = spiral_autoencoder(hierarchy(), layer="ncp", order=4, activation="none", **SMALL)
+    model = spiral_autoencoder(hierarchy(), layer="ncp", order=4, activation="none", **SMALL).double()
     parts = [model(t * x) - model(0 * x) for t in (1.0, 2.0)]
     torch.testing.assert_close(parts[1], 2 * parts[0])
 
@@ -133,29 +133,64 @@ def test_without_activations_it_is_a_polynomial(layer, order, norm):
 
 
 def test_instance_norm_and_elu_are_named_as_the_reason():
-    model = spiral_autoencoder(hierarchy(), layer="ncp", order=2, activation="none", **SMALL).eval()
+    model = spiral_autoencoder(hierarchy(), layer="ncp", order=2, activation="none", **SMALL).double().eval()
     x = torch.randn(1, 40, 3, dtype=torch.float64)
     assert not certify(model, x).polynomial
-    assert not certify(spiral_autoencoder(hierarchy(), **SMALL).eval(), x).polynomial
+    assert not certify(spiral_autoencoder(hierarchy(), **SMALL).double().eval(), x).polynomial
 
 
-def test_norms_against_torch():
+def test_norms_against_formulas():
     x = 3 + 2 * torch.randn(4, 10, 5)
-    as_images = nn.InstanceNorm1d(5)(x.mT).mT
-    torch.testing.assert_close(VertexInstanceNorm(5)(x), as_images, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(LastAxisBatchNorm(5)(x), nn.BatchNorm1d(5)(x.mT).mT, rtol=1e-4, atol=1e-5)
-    expected = (x - x.mean(0)) / (x.var(0, correction=0) + 1e-5).sqrt()
-    torch.testing.assert_close(VertexBatchNorm(50)(x), expected, rtol=1e-4, atol=1e-5)
+    for norm, axes in ((VertexInstanceNorm(5), (1,)), (FeatureBatchNorm(5), (0, 1)), (VertexBatchNorm(10, 5), (0,))):
+        assert not norm(x).any()  # a fresh norm silences the product
+        nn.init.ones_(norm.weight)
+        variance, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
+        torch.testing.assert_close(norm(x), (x - mean) / (variance + 1e-5).sqrt(), rtol=1e-4, atol=1e-5)
 
 
-def test_the_backward_pass_of_instance_norm():
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("order", [2, 4])
+def test_older_state_dicts_with_stacked_views_load(order, skip):
     torch.manual_seed(0)
-    norm = shake(VertexInstanceNorm(3))
-    x = (5 + 2 * torch.randn(2, 7, 3, dtype=torch.float64)).requires_grad_()
-    parameters = (norm.weight, norm.bias)
-    assert torch.autograd.gradcheck(lambda x, *_: norm(x), (x, *parameters))
-    assert torch.autograd.gradgradcheck(lambda x, *_: norm(x).square(), (x, *parameters))
-    torch.testing.assert_close(torch.vmap(norm)(x), norm(x))
+    layer = shake(SpiralPolynomial(3, 5, hierarchy().levels[0].spirals, order=order, norm=NORMS["batch"], skip=skip))
+    state = layer.state_dict()
+    stacked = [state.pop("steps.0.body.weight"), *(state.pop(f"steps.{n}.gate.weight") for n in range(order - 1))]
+    state["views.weight"] = torch.cat(stacked)  # S_2, A_2, ..., A_N
+    state["bias.bias"] = state.pop("head.bias")
+    if skip:
+        state["carry.weight"] = state.pop("steps.0.carry.state.weight")
+    other = SpiralPolynomial(3, 5, hierarchy().levels[0].spirals, order=order, norm=NORMS["batch"], skip=skip).double()
+    other.load_state_dict(state)
+    x = torch.randn(2, 40, 3, dtype=torch.float64)
+    torch.testing.assert_close(other(x), layer(x))
+
+
+def mesh_networks():
+    for layer, order in KINDS:
+        for norm in ("instance", "batch", "vertex"):
+            yield spiral_autoencoder(hierarchy(), layer=layer, order=order, norm=norm, **SMALL)
+    pytest.importorskip("torch_geometric")
+    for operator in ("chebnet", "feastnet", "gat", "monet"):
+        yield graph_autoencoder(triangulated(), operator=operator, **SMALL)
+
+
+def test_reset_parameters_redraws_every_parameter_as_it_was_made():
+    torch.manual_seed(0)
+    for model in mesh_networks():
+        fresh = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        with torch.no_grad():
+            for name, tensor in model.state_dict().items():
+                if name != "hierarchy_digest":
+                    tensor.fill_(99)
+        model.reset_parameters()
+        for name, tensor in model.state_dict().items():
+            first = fresh[name].double()
+            if first.numel() < 2 or not first.std() > 0:  # a constant, such as a bias or a scale
+                torch.testing.assert_close(tensor.double(), first)
+                continue
+            assert not torch.equal(tensor.double(), first) or name == "hierarchy_digest", name
+            ratio = (tensor.double().square().mean() / first.square().mean()).log().item()
+            assert abs(ratio) < 12 * first.numel() ** -0.5, (name, ratio)  # six deviations, for normal numbers
 
 
 def test_compiles_and_exports():
@@ -194,7 +229,7 @@ def test_bad_arguments_are_refused(arguments, message):
 
 def test_further_widths_of_the_decoder_stay_at_the_finest_level():
     model = spiral_autoencoder(hierarchy(), **{**SMALL, "decoder": (5, 4, 4, 4, 3)})
-    assert model(torch.randn(2, 40, 3, dtype=torch.float64)).shape == (2, 40, 3)
+    assert model(torch.randn(2, 40, 3)).shape == (2, 40, 3)
 
 
 @pytest.mark.parametrize("number", [50, 8])  # more and fewer than there are coordinates
@@ -203,13 +238,13 @@ def test_principal_components_against_a_singular_value_decomposition(number):
     spread = torch.randn(12, 12, generator=generator, dtype=torch.float64)
     shapes = (torch.randn(number, 12, generator=generator, dtype=torch.float64) @ spread).unflatten(1, (4, 3)) + 7
     mean, deviation = shapes.mean(0), shapes.std(0)
-    pca = MeshPCA(4, 3, dtype=torch.float64)
+    pca = MeshPCA(4, 3).double()
     pca.fit(shapes, mean, deviation)
     standard = (shapes - mean) / deviation
     u, s, v = torch.linalg.svd((shapes - mean).flatten(1), full_matrices=False)
     best = (u[:, :3] * s[:3]) @ v[:3]
     torch.testing.assert_close((pca(standard) * deviation).flatten(1), best)
-    with pytest.raises(ValueError, match="3 components need as many shapes at least, got 2"):
+    with pytest.raises(ValueError, match="3 components need at least as many shapes, got 2"):
         pca.fit(shapes[:2], mean, deviation)
 
 
@@ -229,7 +264,7 @@ def triangulated():
 def test_graph_networks_treat_samples_one_by_one_and_learn(operator):
     pytest.importorskip("torch_geometric")
     torch.manual_seed(0)
-    model = graph_autoencoder(triangulated(), operator=operator, **SMALL)
+    model = graph_autoencoder(triangulated(), operator=operator, **SMALL).double()
     x = torch.randn(3, 40, 3, dtype=torch.float64)
     torch.testing.assert_close(model(x), torch.cat([model(one[None]) for one in x]))
     (model(x) - x).abs().mean().backward()
@@ -241,7 +276,7 @@ def test_a_chebyshev_layer_is_the_published_polynomial_of_the_laplacian():
     pytest.importorskip("torch_geometric")
     torch.manual_seed(0)
     made = triangulated()
-    model = graph_autoencoder(made, operator="chebnet", **SMALL)
+    model = graph_autoencoder(made, operator="chebnet", **SMALL).double()
     layer = model.encoder[0]
     adjacency = torch.zeros(40, 40, dtype=torch.float64)
     adjacency[layer.edges[0], layer.edges[1]] = 1.0
@@ -260,7 +295,7 @@ def test_a_mixture_layer_weighs_neighbours_by_where_they_lie_on_the_template():
     pytest.importorskip("torch_geometric")
     torch.manual_seed(0)
     made = triangulated()
-    layer = graph_autoencoder(made, operator="monet", **SMALL).encoder[0]
+    layer = graph_autoencoder(made, operator="monet", **SMALL).double().encoder[0]
     points, x = made.levels[0].mesh.vertices.double(), torch.randn(40, 3, dtype=torch.float64)
     near = [set() for _ in range(40)]
     for face in made.levels[0].mesh.faces.tolist():

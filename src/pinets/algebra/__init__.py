@@ -1,12 +1,20 @@
-"""What being a polynomial buys: certificates, coefficients, contributions, interactions, bounds."""
+"""What being a polynomial buys: certificates, coefficients, contributions, interactions, bounds.
 
-from pinets.algebra.bounds import Bounds, TooLargeError, ball, bounds, interval_bounds, lipschitz, margins
-from pinets.algebra.certify import Certificate, certify
-from pinets.algebra.degree import Violation
-from pinets.algebra.domain import NotPolynomialError
-from pinets.algebra.expand import Expansion, Monomial, expand
-from pinets.algebra.interactions import Interaction, Interactions, Normal, Uniform, interactions
-from pinets.algebra.orders import orders
+A network is traced once (:mod:`~pinets.algebra.traced`) to a graph of operations, each of which is a linear map or a
+product (:mod:`~pinets.algebra.rules`). The graph then runs in many domains (:mod:`~pinets.algebra.domains`), each of
+which answers a question: ``_certify``, ``_orders``, ``_expand``, ``_interactions``, ``_bounds``.
+"""
+
+from pinets.algebra._bounds import Bounds, ball, bounds, interval_bounds, lipschitz, margins
+from pinets.algebra._certify import Certificate, certify
+from pinets.algebra._expand import Expansion, Monomial, expand
+from pinets.algebra._interactions import Interaction, Interactions, Normal, Uniform, interactions
+from pinets.algebra._orders import orders
+from pinets.algebra.domains.base import NotPolynomialError
+from pinets.algebra.domains.degree import Violation
+from pinets.algebra.enclosure import TooLargeError
+from pinets.algebra.graph import TraceError
+from pinets.algebra.traced import Traced, trace
 
 __all__ = [
     "Bounds",
@@ -18,6 +26,8 @@ __all__ = [
     "Normal",
     "NotPolynomialError",
     "TooLargeError",
+    "TraceError",
+    "Traced",
     "Uniform",
     "Violation",
     "ball",
@@ -29,4 +39,5 @@ __all__ = [
     "lipschitz",
     "margins",
     "orders",
+    "trace",
 ]

@@ -1,8 +1,8 @@
-"""Trace a network to a graph of operations and run that graph in any algebra.
+"""The graph of a network's operations, and the walk through it in any domain.
 
-The same walk serves every question: :class:`pinets.algebra.domain.Domain` says what a value is (a degree, a power
-series, coefficient tensors, ...) and how values are combined linearly and multiplied; :mod:`pinets.algebra.rules` says
-how each operation of torch is made of these two.
+A :class:`pinets.algebra.domains.base.Domain` says what a value is (a degree, a power series, coefficient tensors, an
+interval) and how values are mapped linearly and multiplied. :mod:`pinets.algebra.rules` writes each operation of torch
+in terms of these two.
 """
 
 from __future__ import annotations
@@ -14,26 +14,36 @@ import operator
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
 from pinets._modes import evaluating
-from pinets.algebra.domain import Domain, Operation, Value, depends_on_input
+from pinets.algebra.domains.base import Domain, Operation, Value, depends_on_input
+from pinets.algebra.domains.degree import Violation
 from pinets.algebra.reasons import RANDOM, WHY
-from pinets.algebra.rules import apply, apply_to_constants
+from pinets.algebra.rules import apply, enclose, known_names
 
-__all__ = ["Graph", "TraceError", "quiet", "trace"]
+__all__ = ["Graph", "TraceError", "graph_of", "quiet"]
 
 
 class TraceError(ValueError):
-    """The network runs, but its computation cannot be written as one graph for all inputs."""
+    """The network runs, but cannot be written as one graph for all inputs.
+
+    Attributes:
+        violations: The modules that cannot be traced, and what else keeps the network from being a polynomial.
+    """
+
+    def __init__(self, message: str, violations: Sequence[Violation] = ()) -> None:
+        super().__init__(message)
+        self.violations = list(violations)
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A traced network: in evaluation mode, without side effects, with its constants."""
+    """The operations of a network in evaluation mode, without side effects, and its constants."""
 
     nodes: list[fx.Node]
     constants: dict[str, Tensor]
@@ -42,7 +52,7 @@ class Graph:
 
     @property
     def float_types(self) -> list[torch.dtype]:
-        """The floating-point types that it computes in, the coarsest first."""
+        """The floating-point types that the network computes in, the coarsest first."""
         values = [node.meta.get("val") for node in self.nodes]
         types = {value.dtype for value in values if isinstance(value, Tensor) and value.is_floating_point()}
         return sorted(types, key=lambda dtype: -torch.finfo(dtype).eps)
@@ -53,19 +63,20 @@ class Graph:
         values: Sequence[Value],
         dtype: torch.dtype | None = None,
         *,
-        constants_in_domain: bool = False,
+        rounds_constants: bool = False,
     ) -> list[Any]:
-        """Run the graph with the given values in place of the inputs.
+        """Run the graph on values of a domain and return those of the outputs.
 
         Args:
-            domain: What values are.
-            values: One for each input.
-            dtype: Constants are converted to it.
-            constants_in_domain: Whether sums and products of constants, such as a factored bias, are computed in the
-                domain as well, so that it knows of their rounding.
+            domain: Says what values are.
+            values: One value for each input.
+            dtype: Converts all constants to this type; None keeps their own.
+            rounds_constants: Whether sums and products of constants run in the domain too, so that it knows their
+                rounding: a bias computed from two factors, for example.
         """
         known: dict[str, Any] = {name: _convert(value, dtype) for name, value in self.constants.items()}
         known.update(zip(self.inputs, values, strict=True))
+        enclosures: dict[int, tuple[Tensor, Value]] = {}
         uses = {node.name: len(node.users) for node in self.nodes}
 
         def look_up(node: fx.Node) -> Any:
@@ -78,34 +89,35 @@ class Graph:
                 target: Any = node.target
                 if node.target is operator.getitem:
                     known[node.name] = args[0][args[1]]
-                elif torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()):
-                    operation = _operation(node, args, kwargs, dtype)
-                    # also what only may draw some, such as attention for its dropout, and has a reason of its own
+                    continue
+                operation = _operation(node, args, kwargs, dtype, enclosures)
+                if torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()):
+                    # attention has this tag for its dropout, but a reason of its own
                     known[node.name] = domain.refuse(operation, WHY.get(operation.name, RANDOM))
                 elif not depends_on_input((args, kwargs)):
                     known[node.name] = _convert(target(*args, **kwargs), dtype)
-                    if constants_in_domain:
-                        operation = _operation(node, args, kwargs, dtype)
-                        known[node.name] = apply_to_constants(domain, operation, known[node.name])
+                    if rounds_constants:
+                        enclosures.update(enclose(domain, operation, known[node.name]))
                 else:
-                    known[node.name] = apply(domain, _operation(node, args, kwargs, dtype))
-                for used in node.all_input_nodes:  # free what nobody needs any more
+                    known[node.name] = apply(domain, operation)
+                for used in node.all_input_nodes:  # free what no later node needs
                     if used.name in uses:
                         uses[used.name] -= 1
                         if uses[used.name] == 0 and used.name not in self.outputs:
                             known.pop(used.name, None)
-        return [known.get(name) for name in self.outputs]
+        found = [known.get(name) for name in self.outputs]
+        return [enclosures[id(value)][1] if id(value) in enclosures else value for value in found]
 
 
-def trace(model: nn.Module, inputs: tuple[Tensor, ...]) -> Graph:
-    """Trace the network in evaluation mode, leaving the network itself as it was."""
+def graph_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> Graph:
+    """Export the network in evaluation mode. Its buffers stay as they were."""
     with evaluating(model):
         try:
             with quiet():
-                exported = torch.export.export(model, inputs).run_decompositions({})
+                exported = torch.export.export(model, inputs).run_decompositions(_decompositions())
         except Exception as error:
             with torch.no_grad():
-                model(*inputs)  # raises by itself where the network does not even run on these inputs
+                model(*inputs)  # raises its own error if the network does not run on these inputs
             text = str(error).strip().partition("\n")[0]
             raise TraceError(text) from error
     signature = exported.graph_signature
@@ -122,7 +134,7 @@ def trace(model: nn.Module, inputs: tuple[Tensor, ...]) -> Graph:
             constants[node.name] = known[inputs_to[node.name]].detach()
         elif node.op == "get_attr":
             constants[node.name] = getattr(exported.graph_module, node.target)
-        elif node.op == "call_function" and "_assert" not in str(node.target):  # what tracing took for granted
+        elif node.op == "call_function" and "_assert" not in str(node.target):  # drop checks of what tracing assumed
             nodes.append(node)
     return Graph(
         nodes=nodes,
@@ -132,9 +144,19 @@ def trace(model: nn.Module, inputs: tuple[Tensor, ...]) -> Graph:
     )
 
 
+@cache
+def _decompositions() -> dict[Any, Any]:
+    """How torch writes the operations that have no rule here in terms of others: ``hstack`` is ``cat``."""
+    table = torch.export.default_decompositions()
+    for operation in list(table.keys()):
+        if getattr(operation, "_opname", "") in known_names():
+            table.pop(operation)
+    return table
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Tracing warns of torch's own business, and prints a page when it fails; the error says what matters."""
+    """Silence torch's warnings and logs while it traces: the error that it raises says what matters."""
     before = logging.root.manager.disable
     logging.disable(max(before, logging.ERROR))
     try:
@@ -146,11 +168,15 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def _operation(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any], dtype: torch.dtype | None) -> Operation:
+def _operation(
+    node: fx.Node,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dtype: torch.dtype | None,
+    enclosures: dict[int, tuple[Tensor, Value]],
+) -> Operation:
     stack = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())
     path, module = stack[-1]
-    first = node.args[0] if node.args else None
-    example = first.meta.get("val") if isinstance(first, fx.Node) else None
     return Operation(
         target=node.target,
         args=args,
@@ -158,8 +184,9 @@ def _operation(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any], dty
         path=path,
         module=(module if isinstance(module, str) else module.__name__).rpartition(".")[2],
         example=node.meta.get("val"),
-        first_shape=getattr(example, "shape", torch.Size()),
+        examples=fx.map_arg(node.args, lambda used: used.meta.get("val")),  # type: ignore[arg-type]
         dtype=dtype,
+        enclosures=enclosures,
     )
 
 

@@ -1,17 +1,21 @@
-"""Why operations of torch are no polynomials, and what is one in their place."""
+"""Why operations of torch are not polynomials, and what to use in their place."""
 
 from __future__ import annotations
 
-__all__ = ["NORMALISED", "RANDOM", "UNKNOWN", "UNTRACED", "WHY"]
+__all__ = ["BITS", "NORMALISED", "NOT_FINITE", "RANDOM", "UNKNOWN", "UNTRACED", "WHY"]
 
 UNKNOWN = "is not known to be polynomial"
 UNTRACED = "failed, so nothing can be said"
 RANDOM = "draws random numbers"
+NOT_FINITE = "has a constant that is NaN or infinite"
+BITS = "reinterprets the bits of a number"
 
 NORMALISED = "divides by the deviation of its own input; batch norm is affine at inference"
 _PIECEWISE = "is piecewise linear; PowerSum, or a product of two linear maps, is a polynomial in its place"
 _TRANSCENDENTAL = "is not a polynomial; PowerSum, or a product of two linear maps, is one in its place"
 _MAXIMUM = "takes a maximum; average pooling is linear"
+_COMPARES = "compares, and so jumps"
+_CONTROL_FLOW = "is data-dependent control flow"
 
 WHY = {
     **dict.fromkeys(
@@ -22,24 +26,30 @@ WHY = {
         ["relu", "relu6", "leaky_relu", "prelu", "rrelu", "hardtanh", "hardswish", "hardsigmoid", "abs", "clamp"],
         _PIECEWISE,
     ),
+    **dict.fromkeys(["clamp_min", "clamp_max", "softshrink", "hardshrink", "threshold"], _PIECEWISE),
+    **dict.fromkeys(["eq", "ne", "gt", "ge", "lt", "le", "isclose", "sign", "heaviside"], _COMPARES),
+    **dict.fromkeys(["floor", "ceil", "round", "trunc", "frac", "remainder", "fmod", "floor_divide"], "rounds"),
     **dict.fromkeys((f"max_pool{axes}d" for axes in (1, 2, 3)), _MAXIMUM),
     **dict.fromkeys((f"max_pool{axes}d_with_indices" for axes in (1, 2, 3)), _MAXIMUM),
     **dict.fromkeys((f"adaptive_max_pool{axes}d" for axes in (1, 2, 3)), _MAXIMUM),
     **dict.fromkeys(("layer_norm", "group_norm", "instance_norm"), NORMALISED),
     "_native_batch_norm_legit": "divides by the deviation of its own input; give it running statistics",
     "rms_norm": "divides by the norm of its own input; batch norm is affine at inference",
-    "linalg_vector_norm": "takes a root",
+    **dict.fromkeys(("linalg_vector_norm", "norm", "std", "std_mean", "hypot", "cdist"), "takes a root"),
+    **dict.fromkeys(("cosine_similarity", "renorm"), "divides by the norm of its own input"),
     "softmax": "divides exponentials",
-    "log_softmax": "takes a logarithm of exponentials",
+    **dict.fromkeys(("log_softmax", "logsumexp"), "takes a logarithm of exponentials"),
     "scaled_dot_product_attention": "has a softmax, which divides exponentials",
-    **dict.fromkeys(("gru", "lstm"), "has sigmoids and tanhs, which are no polynomials"),
-    "rnn_tanh": "has tanhs, which are no polynomials",
+    **dict.fromkeys(("gru", "lstm"), "has sigmoids and tanhs, which are not polynomials"),
+    "rnn_tanh": "has tanhs, which are not polynomials",
     "rnn_relu": "has relus, which are piecewise linear",
     "reciprocal": "divides by a function of the input",
     "where": "chooses by a function of the input",
-    "maximum": "takes a maximum",
-    "minimum": "takes a minimum",
+    **dict.fromkeys(("maximum", "max", "amax", "argmax"), "takes a maximum"),
+    **dict.fromkeys(("minimum", "min", "amin", "argmin"), "takes a minimum"),
+    **dict.fromkeys(("sort", "argsort", "topk", "median", "kthvalue"), "sorts"),
+    "as_strided": "reads memory by strides, which says nothing of the function",
     "item": "reads a number out of the input: data-dependent control flow",
-    "cond": "is data-dependent control flow",
-    "while_loop": "is data-dependent control flow",
+    "cond": _CONTROL_FLOW,
+    "while_loop": _CONTROL_FLOW,
 }

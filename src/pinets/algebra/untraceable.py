@@ -1,4 +1,4 @@
-"""Which parts of a network keep it from being traced, and what else is in the way in the others."""
+"""Find the modules that keep a network from being traced."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import torch
 from torch import Tensor, nn
 
 from pinets._modes import evaluating
-from pinets.algebra.degree import Degree, DegreeDomain, Violation
-from pinets.algebra.graph import TraceError, trace
+from pinets.algebra.domains.degree import Degree, DegreeDomain, Violation
+from pinets.algebra.graph import TraceError, graph_of
 from pinets.algebra.reasons import UNTRACED
 
 __all__ = ["untraceable_parts"]
 
 
 def untraceable_parts(model: nn.Module, inputs: tuple[Tensor, ...], error: TraceError) -> list[Violation]:
-    """The innermost modules that cannot be traced, and the violations of those beside them that can.
+    """The innermost modules that cannot be traced, and the violations of the modules that can.
 
-    Every child is tried by itself with what it is called with; where all of them can be traced, it is the network's
-    own ``forward`` that cannot.
+    Each child is traced by itself, with the inputs that the network calls it with. If all children can be traced, it is
+    the network's own ``forward`` that cannot.
     """
     found: list[Violation] = []
     all_traced = True
@@ -35,7 +35,7 @@ def untraceable_parts(model: nn.Module, inputs: tuple[Tensor, ...], error: Trace
 
 
 def _calls_of_children(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[tuple[str, nn.Module, tuple[Tensor, ...]]]:
-    """The children in the order of their first calls, those with tensors alone as arguments."""
+    """The children in the order of their first calls, without those that take other arguments than tensors."""
     calls: list[tuple[str, nn.Module, tuple[Tensor, ...]]] = []
     seen: set[str] = set()
     handles = []
@@ -59,7 +59,7 @@ def _calls_of_children(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[tup
 
 def _violations(module: nn.Module, inputs: tuple[Tensor, ...]) -> list[Violation]:
     structure = DegreeDomain()
-    trace(module, inputs).run(structure, [Degree(1) for _ in inputs])
+    graph_of(module, inputs).run(structure, [Degree(1) for _ in inputs])
     return structure.violations
 
 

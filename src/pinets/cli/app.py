@@ -35,7 +35,6 @@ VERBS = (
     "pack",
     "report",
     "mesh",
-    "bench",
 )
 
 EPILOG = """examples:

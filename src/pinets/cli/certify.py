@@ -12,9 +12,9 @@ from pinets.cli.arguments import MODEL_HELP, add_model, positive, read_array, re
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
-    from pinets.algebra import Certificate
+    from pinets.algebra import Certificate, Traced
 
 __all__ = ["add_parser", "run"]
 
@@ -71,10 +71,10 @@ def box(text: str) -> tuple[float, ...]:
 def run(args: argparse.Namespace) -> int:
     if args.box is None and (args.around or args.boxes > 1):
         raise UsageError("--around and --boxes say more about a --box, which is missing")
-    model, example, certificate = _certified(args)
+    traced, certificate = _certified(args)
     found: dict[str, Any] = {}
-    if args.box is not None and certificate.polynomial:
-        found["boxes"] = _bound(model, *_box(args, example), args.boxes)
+    if args.box is not None and traced is not None and certificate.polynomial:
+        found["boxes"] = _bound(traced, *_box(args, traced.example[0]), args.boxes)
     if args.json:
         violations = [
             {"path": violation.path, "operation": violation.operation, "reason": violation.reason}
@@ -95,14 +95,15 @@ def run(args: argparse.Namespace) -> int:
     return 0 if certificate.polynomial else 1
 
 
-def _certified(args: argparse.Namespace) -> tuple[nn.Module, Tensor, Certificate]:
-    """What cannot be answered is wrong usage: only a network that is not a polynomial may end as one."""
+def _certified(args: argparse.Namespace) -> tuple[Traced | None, Certificate]:
+    """The traced network, if it can be traced, and its certificate. Exit code 1 means only "not a polynomial"."""
+    from pinets.algebra import Certificate, TraceError, certify, trace
+
     try:
-        model, example = read_model_and_input(args.model, args.input)
-
-        from pinets.algebra import certify
-
-        return model, example, certify(model, example)
+        traced = trace(*read_model_and_input(args.model, args.input))
+        return traced, certify(traced)
+    except TraceError as error:
+        return None, Certificate(False, None, error.violations)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise UsageError(str(error)) from error
 
@@ -129,36 +130,29 @@ def _box(args: argparse.Namespace, example: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _read_inputs(path: str) -> Tensor:
-    from pathlib import Path
-
-    from pinets._extras import require
+    from pinets._storage import read_tensors
 
     if path.endswith(".npy"):
         import torch
 
         return torch.tensor(read_array(path).astype("float64"))
-    safetensors = require("safetensors", extra="train")
-    if not Path(path).is_file():
-        raise UsageError(f"there is no file {path}")
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            names = list(file.keys())
-            if len(names) != 1:
-                raise UsageError(f"{path} must hold one tensor, has {', '.join(names) or 'none'}")
-            return file.get_tensor(names[0])
-    except safetensors.SafetensorError as error:
-        raise UsageError(f"{path} must be a .npy or a complete .safetensors file: {error}") from error
+        tensors, _ = read_tensors(path)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--around takes a .npy or a .safetensors file: {error}") from error
+    if len(tensors) != 1:
+        raise UsageError(f"{path} must hold one tensor, has {', '.join(tensors) or 'none'}")
+    return next(iter(tensors.values()))
 
 
-def _bound(model: nn.Module, lower: Tensor, upper: Tensor, boxes: int) -> list[list[dict[str, float]]]:
-    """For every box, for every output: its bounds, those of plain intervals, and its rate of change."""
-    from pinets.algebra import bounds, interval_bounds, lipschitz
-    from pinets.algebra.bounds import TooLargeError
+def _bound(traced: Traced, lower: Tensor, upper: Tensor, boxes: int) -> list[list[dict[str, float]]]:
+    """For every box and output: the bounds, those of plain intervals, and the rate of change."""
+    from pinets.algebra import TooLargeError, bounds, interval_bounds, lipschitz
 
-    ours, plain = bounds(model, lower, upper, boxes=boxes), interval_bounds(model, lower, upper)
+    ours, plain = bounds(traced, lower, upper, boxes=boxes), interval_bounds(traced, lower, upper)
     columns = {"lower": ours.lower, "upper": ours.upper, "plain_lower": plain.lower, "plain_upper": plain.upper}
     try:
-        columns["rate"] = lipschitz(model, lower, upper)
+        columns["rate"] = lipschitz(traced, lower, upper)
     except TooLargeError as error:
         print(f"without rates of change, {error}", file=sys.stderr)
     return [
@@ -168,7 +162,7 @@ def _bound(model: nn.Module, lower: Tensor, upper: Tensor, boxes: int) -> list[l
 
 
 def _finite(found: Any) -> Any:
-    """The same with null for what is infinite, which JSON cannot say."""
+    """Replace infinite numbers by None: JSON has no infinity."""
     if isinstance(found, dict):
         return {key: _finite(value) for key, value in found.items()}
     if isinstance(found, list):

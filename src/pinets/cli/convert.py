@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, add_model, built_from, example_input, input_of_run, read_model
+from pinets.cli.arguments import MODEL_HELP, add_model, example_input, resolve_model
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from pinets import Resolved
 
 __all__ = ["add_parser", "run"]
 
@@ -25,7 +27,8 @@ def add_parser(verbs: Verbs) -> None:
         details=(
             f"{MODEL_HELP}\n\n"
             "Every block activation(s + r) becomes activation(s + r + alpha f(s * r)) with alpha = 0. The file has\n"
-            "the weights, and where MODEL is not a name in Python also what to build from them (pinets.spec.load)."
+            "the weights, and unless MODEL is a name in Python the expression that builds the network, which\n"
+            "pinets.spec.load reads."
         ),
         example="""
             pinets convert resnet50 --weights resnet50.pth --tanh --out pinet50.safetensors
@@ -35,19 +38,24 @@ def add_parser(verbs: Verbs) -> None:
     )
     add_model(parser)
     parser.add_argument("--out", metavar="FILE", required=True, help="the safetensors file to write")
-    parser.add_argument("--weights", metavar="FILE", help="its weights: a state dict as .safetensors, .pth or .pt")
-    parser.add_argument("--tanh", action="store_true", help="f bounds the product")
+    parser.add_argument(
+        "--weights", metavar="FILE", help="load these weights first: a state dict as .safetensors, .pth or .pt"
+    )
+    parser.add_argument("--tanh", action="store_true", help="f is tanh, which bounds the product")
     parser.add_argument("--local-convs", metavar="N", type=int, default=0, help="1x1 convolutions in f (default: 0)")
     parser.add_argument("--stages", metavar="PATH,...", type=_words, help="convert only these parts")
     parser.add_argument(
-        "--depths", metavar="N,...", type=_numbers, help="keep so many blocks of every stage; the function then changes"
+        "--depths",
+        metavar="N,...",
+        type=_numbers,
+        help="first keep only this many blocks of each stage; the function then changes",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     if not args.out.endswith(".safetensors"):
         raise UsageError(f"--out: the file is written as safetensors; name it so, got {args.out!r}")
-    model, source, size = _read(args)
+    found = resolve_model(args.model)
 
     from pinets.convert import to_pinet
     from pinets.convert.weights import load_weights
@@ -55,58 +63,45 @@ def run(args: argparse.Namespace) -> int:
     if args.weights:
         if not Path(args.weights).is_file():
             raise UsageError(f"--weights: there is no file {args.weights}")
-        load_weights(model, args.weights)
+        load_weights(found.network, args.weights)
 
     options = {"tanh": args.tanh, "local_convs": args.local_convs, "stages": args.stages, "depths": args.depths}
     options = {name: value for name, value in options.items() if value not in (None, False, 0)}
     try:
-        converted, report = to_pinet(model, **options)
+        converted, report = to_pinet(found.network, **options)
     except ValueError as error:
         reason, _, reasons = str(error).partition("\n")
         if reasons:  # one line for each block; an error has only one
             print(reasons, file=sys.stderr)
         raise UsageError(reason) from error
-    described = _write(args, converted, source, options)  # before anything is printed to somebody who may be gone
+    described = _write(args, converted, found.expression, options)  # first: printing fails where the reader has left
     print(report)
     if not report.dropped:
-        print(f"largest difference of outputs: {_difference(model, converted, size):g}")
+        print(f"largest difference of outputs: {_difference(found, converted, args.input):g}")
     print(f"written to {args.out}" + (f"; pinets.spec.load makes {described}" if described else ""))
     return 0
-
-
-def _read(args: argparse.Namespace) -> tuple[nn.Module, str | None, tuple[int, ...] | None]:
-    """The network that MODEL stands for, what builds it, and the shape of an input, where these are known."""
-    if not Path(args.model).is_dir():
-        return read_model(args.model).eval(), built_from(args.model), args.input
-    from pinets import recipes
-
-    found = recipes.trained(args.model)
-    return found.network, found.expression, args.input or input_of_run(found)
 
 
 def _write(args: argparse.Namespace, converted: nn.Module, source: str | None, options: dict[str, Any]) -> str | None:
     """Write the file; return the expression in it, if there is one."""
     from pinets import spec
-    from pinets._extras import require
-    from pinets._files import write_bytes
+    from pinets._storage import write_tensors
 
     given = "".join(f", {name}={value!r}" for name, value in options.items())
     if source is not None:
         described = f"to_pinet({source}{given})"
         spec.save(args.out, converted, described)
         return described
-    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in converted.state_dict().items()}
-    made_by = {"converted": f"to_pinet({args.model}{given})"}
-    write_bytes(args.out, require("safetensors.torch", extra="train").save(tensors, metadata=made_by))
+    write_tensors(args.out, converted.state_dict(), {"converted": f"to_pinet({args.model}{given})"})
     return None
 
 
-def _difference(model: nn.Module, converted: nn.Module, size: tuple[int, ...] | None) -> float:
+def _difference(found: Resolved, converted: nn.Module, shape: tuple[int, ...] | None) -> float:
     import torch
 
-    x = example_input(model, size)
+    x = example_input(found, shape)
     with torch.no_grad():
-        return float((model.eval()(x) - converted.eval()(x)).abs().max())
+        return float((found.network(x) - converted.eval()(x)).abs().max())
 
 
 def _words(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""How large a network is, in words."""
+"""The number of parameters of a network, in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["count_parameters"]
 
 
 def count_parameters(network: nn.Module) -> str:
-    """How many parameters a network has, and how many of them are trained where these are fewer.
+    """The number of parameters, and how many are trained where some are frozen.
 
     >>> from torch import nn
     >>> count_parameters(nn.Linear(1000, 2))

@@ -5,25 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, example_input, positive, read_array, read_model, shape
+from pinets.cli.arguments import MODEL_HELP, example_input, positive, read_array, resolve_model, shape
 from pinets.cli.parser import Parser, UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from pinets.encrypted import Source
 
-    from pinets.deploy.encrypted import Circuit, Plan
+__all__ = ["add_parser"]
 
-__all__ = ["add_parser", "read_run"]
-
-_CALIBRATION = 2000  # training images that the range of a plan is taken from
-_DRAWN = 256  # random inputs to plan with, where there are no images
-_LARGEST = 1e38  # number in an input; they are drawn in single precision
+_LARGEST = 1e38  # of --range: inputs are drawn in single precision
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -96,99 +89,43 @@ def _add_planning(parser: Parser, inputs: str) -> None:
 
 
 def run_plan(args: argparse.Namespace) -> int:
-    plan, circuit, _ = _plan(args, args.inputs or 1)
+    source = _source(args)
+    plan, circuit = source.plan(inputs=args.inputs or 1, **_options(args))
     if args.out:
-        from pinets.deploy.encrypted import write_plan
+        from pinets.encrypted import write_plan
 
         write_plan(plan, circuit, client=Path(args.out) / "client", server=Path(args.out) / "server")
     print(json.dumps(plan.to_json(), indent=1) if args.json else plan)
     return 0
 
 
-def _plan(args: argparse.Namespace, inputs: int) -> tuple[Plan, Circuit, Source]:
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    """The options of the planner."""
+    rings = {"rings": (args.ring,)} if args.ring else {}
+    return {"packing": args.packing, "precision": args.precision, **rings}
+
+
+def _source(args: argparse.Namespace) -> Source:
+    """The network that RUN stands for, with inputs to plan with and to test with."""
     import torch
 
-    from pinets.deploy.encrypted import plan_network
+    from pinets.encrypted import draw_source, split_source
 
-    is_run = Path(args.source).is_dir()
+    found = resolve_model(args.source, data_dir=args.data)
+    is_run = found.run is not None
     if args.range and (is_run or args.calibrate):
         other = "--calibrate" if args.calibrate else "a run folder"
         raise UsageError(f"--range is for a model alone: {other} brings inputs to plan with, leave one of them out")
-    source = read_run(args.source, args.data) if is_run else _read_expression(args)
-    if args.calibrate:
-        given = torch.from_numpy(read_array(args.calibrate)).float()
-        wanted = tuple(source.calibration.shape[1:])
-        if tuple(given.shape[1:]) != wanted:
-            raise UsageError(
-                f"{args.calibrate} must hold inputs of shape {wanted} with a batch axis, got {tuple(given.shape)}"
-            )
-        source = replace(source, calibration=given)
-        if not is_run:
-            source = replace(source, held_out=partial(_draw_rows, given))
-    options: dict[str, Any] = {"rings": (args.ring,)} if args.ring else {}
-    plan, circuit = plan_network(
-        source.network,
-        source.calibration,
-        packing=args.packing,
-        inputs=inputs,
-        precision=args.precision,
-        **options,
-    )
-    return plan, circuit, source
+    typical = torch.from_numpy(read_array(args.calibrate)).float() if args.calibrate else None
+    if is_run:
+        from pinets.tasks import ClassificationRecipe
 
-
-@dataclass(frozen=True, eq=False)
-class Source:
-    """A network, inputs to plan with, and inputs to test with."""
-
-    network: nn.Module
-    calibration: Tensor
-    held_out: Callable[[int], tuple[Tensor, Tensor | None]]
-
-
-def read_run(path: str, data_dir: str | None) -> Source:
-    """A trained classifier; its training images to plan with, its test images to test with."""
-    from pinets import recipes
-    from pinets.recipes.provenance import data_folder
-    from pinets.train.run import RunFolder
-
-    found = recipes.trained(path, data_dir=data_dir)
-    if not isinstance(found.recipe, recipes.ClassificationRecipe):
-        raise UsageError(f"{path} is no run of a classifier, which images or clips could be tried with")
-    inputs = found.recipe.data.load(data_folder(RunFolder(path), data_dir))
-    calibration, _ = _read(inputs.splits.train, inputs.evaluation, _CALIBRATION)
-    return Source(found.network, calibration, lambda count: _read(inputs.splits.test, inputs.evaluation, count))
-
-
-def _read_expression(args: argparse.Namespace) -> Source:
-    """A model; inputs from its range, at random and the two extremes."""
-    import torch
-
-    network = read_model(args.source).eval()
-    size = example_input(network, args.input).shape[1:]
+        if not isinstance(found.recipe, ClassificationRecipe):
+            raise UsageError(f"{args.source} is not the run of a classifier: there are no images or clips to plan with")
+        source = split_source(found.network, found.data.read)
+        return source if typical is None else source.calibrated(typical)
     low, high = args.range or (-1.0, 1.0)
-
-    def draw(count: int, seed: int) -> Tensor:
-        return torch.empty(count, *size).uniform_(low, high, generator=torch.Generator().manual_seed(seed))
-
-    calibration = draw(_DRAWN, seed=0)
-    calibration[-2].fill_(low)
-    calibration[-1].fill_(high)
-    return Source(network, calibration, lambda count: (draw(count, seed=1), None))
-
-
-def _draw_rows(inputs: Tensor, count: int) -> tuple[Tensor, None]:
-    """Some of the inputs, at random; a model has no others that are typical."""
-    import torch
-
-    return inputs[torch.randint(len(inputs), (count,), generator=torch.Generator().manual_seed(1))], None
-
-
-def _read(samples: Any, transform: Any, count: int) -> tuple[Tensor, Tensor]:
-    import torch
-
-    chosen = torch.arange(min(count, len(samples)))
-    return transform(samples.read(chosen, torch.zeros(len(chosen), samples.draws))), samples.labels[chosen]
+    return draw_source(found.network, tuple(example_input(found, args.input).shape[1:]), low, high, typical=typical)
 
 
 def _add_keygen(actions: Verbs) -> None:
@@ -205,14 +142,12 @@ def _add_keygen(actions: Verbs) -> None:
 
 
 def run_keygen(args: argparse.Namespace) -> int:
-    from pinets.deploy.encrypted import PlanError, make_client_keys, read_plan
+    from pinets.encrypted import PlanError, make_key_files, read_plan
 
     if read_plan(args.client).parameters.insecure:
-        raise PlanError(
-            "the plan gives up security, to try things in Python: whoever has the ciphertexts could read them"
-        )
+        raise PlanError("the plan is for tests and not secure: anybody with the ciphertexts could read them")
     target = Path(args.server) / "evaluation.keys"
-    make_client_keys(args.client, target)
+    make_key_files(args.client, target)
     print(f"{Path(args.client) / 'secret.key'} stays here; {target} is for the server, {target.stat().st_size:,} bytes")
     return 0
 
@@ -232,10 +167,9 @@ def _add_encrypt(actions: Verbs) -> None:
 
 
 def run_encrypt(args: argparse.Namespace) -> int:
-    from pinets.deploy.encrypted import Client
+    from pinets.encrypted import encrypt_file
 
-    _require_other_file(args.out, made_from=args.inputs, beside=args.client)
-    Client(args.client).encrypt(read_array(args.inputs), args.out)
+    encrypt_file(read_array(args.inputs), args.client, args.out, source=args.inputs)
     print(f"{args.out}: {Path(args.out).stat().st_size:,} bytes")
     return 0
 
@@ -255,10 +189,9 @@ def _add_evaluate(actions: Verbs) -> None:
 
 
 def run_evaluate(args: argparse.Namespace) -> int:
-    from pinets.deploy.encrypted import Server
+    from pinets.encrypted import evaluate_file
 
-    _require_other_file(args.out, made_from=args.inputs, beside=args.server)
-    Server(args.server, workers=args.workers).evaluate(args.inputs, args.out)
+    evaluate_file(args.inputs, args.server, args.out, workers=args.workers)
     print(f"{args.out}: {Path(args.out).stat().st_size:,} bytes")
     return 0
 
@@ -277,26 +210,14 @@ def _add_decrypt(actions: Verbs) -> None:
 
 
 def run_decrypt(args: argparse.Namespace) -> int:
-    from pinets.deploy.encrypted import Client
+    from pinets.encrypted import decrypt_file
 
+    outputs = decrypt_file(args.outputs, args.client, args.out)
     if args.out:
-        _require_other_file(args.out, made_from=args.outputs, beside=args.client)
-    outputs = Client(args.client).decrypt(args.outputs)
-    if args.out:
-        write_array(args.out, outputs)
         print(f"{args.out}: {outputs.shape[0]} x {outputs.shape[1]}")
     else:
         print(json.dumps(outputs.tolist()))
     return 0
-
-
-def _require_other_file(out: str, *, made_from: str, beside: str) -> None:
-    """Refuse to replace what is read, and keys and plans, without which nothing can be decrypted any more."""
-    target = Path(out).resolve()
-    if target == Path(made_from).resolve():
-        raise UsageError(f"--out {out} would replace what it is made from")
-    if target.exists() and target.parent == Path(beside).resolve():
-        raise UsageError(f"--out {out} would replace a file beside the keys and the plan; name another")
 
 
 def _add_run(actions: Verbs) -> None:
@@ -319,9 +240,10 @@ def _add_run(actions: Verbs) -> None:
 
 
 def run_all(args: argparse.Namespace) -> int:
-    from pinets.deploy.encrypted import run_trial
+    from pinets.encrypted import run_trial
 
-    plan, circuit, source = _plan(args, args.inputs or args.images)
+    source = _source(args)
+    plan, circuit = source.plan(inputs=args.inputs or args.images, **_options(args))
     if not args.json:
         print(f"{plan}\n", flush=True)
     inputs, labels = source.held_out(args.images)
@@ -330,19 +252,6 @@ def run_all(args: argparse.Namespace) -> int:
         trial = run_trial(plan, circuit, source.network, inputs, folder, labels=labels, workers=args.workers)
     print(json.dumps({"plan": plan.to_json(), "trial": trial.to_json()}, indent=1) if args.json else trial)
     return 0
-
-
-def write_array(path: str, array: Any) -> None:
-    """Write a .npy file."""
-    import io
-
-    import numpy as np
-
-    from pinets._files import write_bytes
-
-    buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
-    write_bytes(path, buffer.getvalue())
 
 
 def _range(text: str) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""``pinets eval``: the metrics of a run, computed again from its weights, of a folder of images, or of faces."""
+"""``pinets eval``: metrics of a run's weights, of a folder of images, or of faces."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Literal
 from pinets.cli import eval_faces
 from pinets.cli.arguments import positive
 from pinets.cli.parser import UsageError, Verbs, add_verb
+from pinets.cli.train import with_hints
 
 __all__ = ["add_parser", "run"]
 
@@ -37,8 +38,9 @@ def add_parser(verbs: Verbs) -> None:
     parser.add_argument("path", metavar="PATH", help="a run folder, or a folder of images")
     parser.add_argument("--split", choices=["validation", "test"], help="of the run's data (default: test)")
     parser.add_argument(
-        "--data", metavar="DIR", help="where data sets are (default: where the run had them, or $PINETS_DATA)"
+        "--data", metavar="DIR", help="folder of the datasets (default: that of the run, or $PINETS_DATA)"
     )
+    parser.add_argument("--compile", action="store_true", help="compile the networks first")
     images = parser.add_argument_group("images, of a generator or of a folder")
     images.add_argument("--reference", metavar="NAME", help="for a folder: a data set, or another folder")
     images.add_argument(
@@ -53,10 +55,12 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pinets.train.run import RunFolder
+    from pinets.engine.run import RunFolder
 
     _require_protocol(args.protocol)
     is_run = RunFolder(args.path).exists
+    if args.compile and not is_run:
+        raise UsageError(f"--compile is for the networks of a run, and {args.path} is none")
     if not is_run and (args.reference is not None or args.protocol is not None):
         return run_images(args)
     if not is_run and (args.samples is not None or args.pad is not None):
@@ -65,36 +69,40 @@ def run(args: argparse.Namespace) -> int:
 
 
 def run_run(args: argparse.Namespace) -> int:
-    from pinets import recipes
-    from pinets.train.run import RunFolder
+    from pinets import tasks as recipes
+    from pinets.engine.run import RunFolder
+    from pinets.tasks import generation
 
     if args.reference is not None or args.pad is not None:
         raise UsageError("--reference and --pad are for a folder of images: a run is compared with its own data")
     recipe = recipes.recipe_from_json(RunFolder(args.path).recipe())
-    if isinstance(recipe, recipes.GenerationRecipe) and args.split is None:
-        return run_generator(args, recipes.protocol_names(args.protocol or recipe.metric))
+    if isinstance(recipe, generation.GenerationRecipe) and args.split is None:
+        if args.compile:
+            raise UsageError("--compile is for a split: images of a generator are measured without it")
+        return run_generator(args, generation.protocol_names(args.protocol or recipe.metric))
     if args.protocol is not None or args.samples is not None:
         raise UsageError("--protocol and --samples are for the images of a generator, without --split")
     split: Literal["validation", "test"] = args.split or "test"
-    metrics = recipes.evaluate(args.path, split, data_dir=args.data)
+    with with_hints():
+        metrics = recipes.evaluate(args.path, split, data_dir=args.data, compile=args.compile)
     if recipes.is_main_process():
         print(json.dumps({split: metrics}, indent=2))
     return 0
 
 
 def run_generator(args: argparse.Namespace, protocols: Sequence[str]) -> int:
-    """Print what each protocol gives; of several, one that lacks its weights does not stop the others."""
-    from pinets import recipes
+    """Print the result of each protocol; one that lacks its weights does not stop the others."""
     from pinets.data.errors import MissingDataError
+    from pinets.tasks import generation
 
     if len(protocols) < 2:
-        result = recipes.measure(args.path, args.protocol, samples=args.samples, data_dir=args.data)
+        result = generation.measure(args.path, args.protocol, samples=args.samples, data_dir=args.data)
         print(json.dumps(result.to_json(), indent=2))
         return 0
     found = []
     for name in protocols:
         try:
-            found.append(recipes.measure(args.path, name, samples=args.samples, data_dir=args.data))
+            found.append(generation.measure(args.path, name, samples=args.samples, data_dir=args.data))
         except MissingDataError as error:
             print(f"{name} not measured: {error}", file=sys.stderr)
     print(json.dumps([result.to_json() for result in found], indent=2))
@@ -102,7 +110,7 @@ def run_generator(args: argparse.Namespace, protocols: Sequence[str]) -> int:
 
 
 def run_images(args: argparse.Namespace) -> int:
-    from pinets.metrics.generation import evaluate_folder
+    from pinets.tasks.generation.metrics import evaluate_folder
 
     if args.split is not None:
         raise UsageError("--split is for a run; with images the protocol decides, as in fid10k_test")
@@ -119,7 +127,7 @@ def run_images(args: argparse.Namespace) -> int:
 
 
 def _require_protocol(name: str | None) -> None:
-    from pinets.metrics.generation import get_protocol
+    from pinets.tasks.generation.metrics import get_protocol
 
     if name is not None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import TYPE_CHECKING
 
 from pinets.cli.arguments import MODEL_HELP, add_model, positive, read_model_and_input
@@ -24,12 +25,27 @@ def add_parser(verbs: Verbs) -> None:
         example="""
             pinets expand "CCP(4, 2, rank=3, order=2)" --top 5
             pinets expand model.safetensors --output 0 --latex
+            pinets expand runs/mnist_ccp4-small/seed-0 --top 5
         """,
     )
     add_model(parser)
     parser.add_argument("--top", metavar="K", type=positive, default=10, help="how many monomials (default: 10)")
     parser.add_argument("--output", metavar="J", type=int, help="of this output only, counted from 0")
     parser.add_argument("--latex", action="store_true", help="as a formula in LaTeX, one for each output")
+    parser.add_argument(
+        "--memory", metavar="GB", type=gigabytes, default=2.0, help="memory to use at most (default: 2)"
+    )
+
+
+def gigabytes(text: str) -> float:
+    """Read a positive number."""
+    try:
+        size = float(text)
+    except ValueError:
+        size = math.nan
+    if not 0 < size < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a positive number of gigabytes, got {text!r}")
+    return size
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,23 +59,22 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None and not 0 <= args.output < outputs:
         raise UsageError(f"--output must be from 0 to {outputs - 1}, got {args.output}")
     chosen = range(outputs) if args.output is None else [args.output]
+    memory = int(args.memory * 1024**3)
     if args.latex:
         for output in chosen:
-            print(expand(one_output(model, output, outputs), example, top=args.top).latex(top=args.top))
+            found = expand(one_output(model, output, outputs), example, top=args.top, memory=memory)
+            print(found.latex(top=args.top))
         return 0
-    if args.output is None:
-        expansion = expand(model, example, top=args.top)
-    else:
-        expansion = expand(one_output(model, args.output, outputs), example, top=args.top)
+    wanted = model if args.output is None else one_output(model, args.output, outputs)
+    expansion = expand(wanted, example, top=args.top, memory=memory)
     print(f"degree {expansion.degree}, {example.numel()} inputs, {outputs} outputs; the largest monomials:")
     for monomial in expansion.top(args.top):
-        if monomial.coefficient:
-            print(f"output {chosen[monomial.output]}: {monomial}")
+        print(f"output {chosen[monomial.output]}: {monomial}")
     return 0
 
 
 def one_output(model: nn.Module, output: int, outputs: int) -> nn.Module:
-    """The model with all its outputs but one left out, so that the largest monomials are those of that one."""
+    """The model with one of its outputs, so that the largest monomials are those of this output."""
     import torch
     from torch import nn
 

@@ -1,4 +1,4 @@
-"""``pinets export``: a network as a file that needs no pinets to be used."""
+"""``pinets export``: write a network as a file that works without pinets."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, built_from, example_input, input_of_run, read_model, shape
+from pinets.cli.arguments import MODEL_HELP, example_input, resolve_model, shape
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from pinets import Resolved
 
 __all__ = ["add_parser", "run"]
 
@@ -35,56 +35,40 @@ def add_parser(verbs: Verbs) -> None:
     parser.add_argument("source", metavar="RUN", help="a run folder, or a model")
     parser.add_argument("--to", required=True, choices=["onnx", "torch_export", "safetensors"], help="the kind of file")
     parser.add_argument("--out", metavar="FILE", help="where to write (default: in the run folder, or here)")
-    parser.add_argument("--fold", action="store_true", help="make batch norms part of the operators before them")
+    parser.add_argument("--fold", action="store_true", help="merge batch norms into the operators before them")
     parser.add_argument("--input", metavar="SHAPE", type=shape, help="shape of one input without the batch, as 3,32,32")
     parser.add_argument("--network", metavar="NAME", help="which network of the run, where there are several")
-    parser.add_argument("--data", metavar="DIR", help="where data sets are, for classes and preprocessing")
+    parser.add_argument("--data", metavar="DIR", help="where datasets are, for classes and preprocessing")
 
 
 def run(args: argparse.Namespace) -> int:
-    from pinets.deploy.export import SUFFIXES, describe, export
+    from pinets.export import SUFFIXES, describe, export
 
     if args.fold and args.to == "safetensors":
         raise UsageError("--fold changes the network, and safetensors holds weights alone: use --to onnx")
-    is_run = Path(args.source).is_dir()
-    model, example, known = _from_run(args) if is_run else _from_model(args)
-    out = Path(args.out or Path(args.source if is_run else ".") / f"model{SUFFIXES[args.to]}")
+    found = resolve_model(args.source, network=args.network, data_dir=args.data)
+    if args.input is None and found.shape_is_assumed:
+        assumed = ",".join(map(str, found.input_shape or ()))
+        raise UsageError(f"say the size of an input, as --input {assumed}: the file takes no other")
+    example = example_input(found, args.input)
+    out = Path(args.out or Path("." if found.run is None else args.source) / f"model{SUFFIXES[args.to]}")
     if out.suffix != SUFFIXES[args.to]:
         raise UsageError(f"--out {out}: a file for --to {args.to} must end in {SUFFIXES[args.to]}")
-    metadata = export(model, example, out, to=args.to, fold=args.fold, metadata=describe(model, example, **known))
+    metadata = describe(found.network, example, model=found.expression, **_known(found))
+    metadata = export(found.network, example, out, to=args.to, fold=args.fold, metadata=metadata)
     kind = f"a polynomial of degree {metadata.degree}" if metadata.degree is not None else "not a certified polynomial"
     folded = f", {metadata.folded} batch norms folded" if args.fold else ""
     print(f"{out}: {kind}, inputs {'x'.join(map(str, metadata.input_shape))}{folded}, {out.stat().st_size:,} bytes")
     return 0
 
 
-def _from_model(args: argparse.Namespace) -> tuple[nn.Module, Tensor, dict[str, Any]]:
-    model = read_model(args.source)
-    example = example_input(model, args.input or _usual_input(args.source, model))
-    return model.eval(), example, {"model": built_from(args.source)}
+def _known(found: Resolved) -> dict[str, Any]:
+    """What a run knows of its network."""
+    from pinets.tasks import to_json
 
-
-def _usual_input(source: str, model: nn.Module) -> tuple[int, ...] | None:
-    """The shape that a registered model usually takes; of others, heights and widths are not guessed."""
-    from pinets.models import list_models, model_entry
-    from pinets.spec import infer_input
-
-    name = source.partition("(")[0]
-    if name in list_models():
-        return model_entry(name).input_shape
-    shape = infer_input(model)
-    if shape is not None and len(shape) > 1:
-        raise UsageError(f"say the size of an input, as --input {','.join(map(str, shape))}: the file takes no other")
-    return shape
-
-
-def _from_run(args: argparse.Namespace) -> tuple[nn.Module, Tensor, dict[str, Any]]:
-    from pinets import recipes
-
-    found = recipes.trained(args.source, network=args.network, data_dir=args.data)
-    if found.missing:
+    if found.run is None:
+        return {}
+    if missing := found.run.inputs.missing:
         lacking = [word for word in ("classes", "preprocessing") if getattr(found, word) is None]
-        print(f"{args.source}: without {' and '.join(lacking)}, {found.missing}", file=sys.stderr)
-    example = example_input(found.network, args.input or input_of_run(found))
-    known = {"classes": found.classes, "preprocessing": found.preprocessing, "model": found.expression}
-    return found.network, example, {**known, "recipe": recipes.to_json(found.recipe)}
+        print(f"{found.text}: without {' and '.join(lacking)}, {missing}", file=sys.stderr)
+    return {"classes": found.classes, "preprocessing": found.preprocessing, "recipe": to_json(found.recipe)}

@@ -1,4 +1,4 @@
-"""``pinets list``: what there is by name."""
+"""``pinets list``: the names of recipes, models and datasets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def add_parser(verbs: Verbs) -> None:
         verbs,
         "list",
         run,
-        summary="list recipes, models or data sets",
+        summary="list recipes, models or datasets",
         example="""
             pinets list recipes
             pinets list models
@@ -32,7 +32,7 @@ def add_parser(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.what == "recipes":
-        from pinets.recipes import list_recipes, recipe_notes
+        from pinets.tasks import list_recipes, recipe_notes
 
         rows = {name: recipe_notes(name).partition("\n")[0] for name in list_recipes()}
     elif args.what == "data":

@@ -51,36 +51,29 @@ def _add_prepare(actions: Verbs) -> None:
 
 
 def run_prepare(args: argparse.Namespace) -> int:
-    from pinets.mesh import HierarchyPlan, cached_hierarchy, collapse, read_mesh, write_mesh
-    from pinets.mesh.build import undilated_lengths
+    from pinets.tasks.meshes import geometry
 
-    template = read_mesh(args.template)
+    template = geometry.read_mesh(args.template)
     if args.vertices:
         if args.vertices > len(template.vertices):
             raise UsageError(f"--vertices: the template has {len(template.vertices):,}, fewer than {args.vertices:,}")
-        _, template = collapse(template, args.vertices)
+        _, template = geometry.collapse(template, args.vertices)
     ones = (1,) * (len(args.factors) + 1)
-    plan = HierarchyPlan(args.factors, args.hops or ones, args.dilation or ones, args.lengths, args.references)
+    plan = geometry.HierarchyPlan(args.factors, args.hops or ones, args.dilation or ones, args.lengths, args.references)
     try:
         plan.check()
     except ValueError as error:
         raise UsageError(str(error)) from error
-    hierarchy, path = cached_hierarchy(template, plan)
+    hierarchy, path = geometry.cached_hierarchy(template, plan)
     print(f"{args.template}: {len(template.vertices):,} vertices, {len(template.faces):,} faces")
     print(f"{'level':>5}{'vertices':>10}{'faces':>10}{'spiral':>8}{'padding':>9}{'error of going down and up':>28}")
-    size = float((template.vertices.max(0).values - template.vertices.min(0).values).norm())
-    for number, level in enumerate(hierarchy.levels):
-        vertices, spirals = level.mesh.vertices, level.spirals
-        lost = ""
-        if number + 1 < len(hierarchy.levels):
-            indices, weights = hierarchy.up[number]
-            back = (hierarchy.levels[number + 1].mesh.vertices[indices] * weights[:, :, None]).sum(1)
-            lost = f"{float((back - vertices).norm(dim=1).mean()) / size:.3%} of the size"
-        padding = float((spirals == len(vertices)).double().mean())
-        print(f"{number:5}{len(vertices):10,}{len(level.mesh.faces):10,}{spirals.shape[1]:8}{padding:9.0%}{lost:>28}")
+    for number, level in enumerate(geometry.describe_levels(hierarchy)):
+        lost = "" if level.round_trip is None else f"{level.round_trip:.3%} of the size"
+        print(f"{number:5}{level.vertices:10,}{level.faces:10,}{level.spiral:8}{level.padding:9.0%}{lost:>28}")
         if args.levels:
-            write_mesh(Path(args.levels) / f"level-{number}.ply", vertices, level.mesh.faces)
-    lengths = ",".join(map(str, undilated_lengths(hierarchy, plan)))
+            mesh = hierarchy.levels[number].mesh
+            geometry.write_mesh(Path(args.levels) / f"level-{number}.ply", mesh.vertices, mesh.faces)
+    lengths = ",".join(map(str, geometry.undilated_lengths(hierarchy, plan)))
     print(f"for a recipe: --set hierarchy.lengths={lengths}\nkept in {path}")
     return 0
 
@@ -102,7 +95,7 @@ def _add_report(actions: Verbs) -> None:
 
 
 def run_report(args: argparse.Namespace) -> int:
-    from pinets.report.mesh import write_mesh_report
+    from pinets.tasks.meshes import write_mesh_report
 
     table = write_mesh_report(args.paths, args.out, data_dir=args.data, index=args.index, png=args.png)
     print(f"{table}\nwritten to {args.out}")

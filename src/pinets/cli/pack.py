@@ -33,7 +33,7 @@ def add_parser(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from pinets.data.damage import Damage
-    from pinets.data.faces.packing import pack
+    from pinets.tasks.faces import pack
 
     packed = pack(args.source, args.folder, per_shard=args.per_shard, damage=Damage(strict=args.strict))
     print(

@@ -29,7 +29,7 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pinets.quickstart import quickstart
+    from pinets.tasks.quickstart import quickstart
 
     given = {name: getattr(args, name) for name in ("out", "seeds", "epochs") if getattr(args, name) is not None}
     quickstart(**given)

@@ -22,7 +22,7 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pinets.report.training import group_runs, summarize, text_table, write_report
+    from pinets.report import group_runs, summarize, text_table, write_report
 
     groups = group_runs(args.paths)
     finished = {name: runs for name, runs in groups.items() if any(run.finished for run in runs)}

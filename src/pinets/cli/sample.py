@@ -30,6 +30,7 @@ def add_parser(verbs: Verbs) -> None:
             pinets sample runs/fashion_ncp-small/seed-0 --n 64 --grid out.png --seed 0
             pinets sample runs/fashion_ncp-small/seed-0 --n 5000 --folder samples
             pinets sample runs/fashion_{linear,ccp,ncp}-small/seed-0 --real --grid figure.png
+            pinets sample runs/fashion_ncp-small/seed-0 --degrees --n 6 --grid degrees.png
             pinets sample reconstruct runs/coma_spiral_ncp_3-small/seed-0 --index 0,10
         """,
     )
@@ -47,6 +48,11 @@ def add_parser(verbs: Verbs) -> None:
     parser.add_argument(
         "--interpolate", action="store_true", help="rows of images from one point of the noise to another"
     )
+    parser.add_argument(
+        "--degrees",
+        action="store_true",
+        help="rows of images that show what each degree of the polynomial adds, for generators without activations",
+    )
     parser.add_argument("--real", action="store_true", help="also show images of the test set")
     parser.add_argument("--data", metavar="DIR", help="where data sets are, for --real (default: $PINETS_DATA)")
 
@@ -57,23 +63,32 @@ def run(args: argparse.Namespace) -> int:
     if args.folder is not None and (len(args.paths) > 1 or args.real):
         raise UsageError("--folder takes the samples of one run")
 
-    from pinets import recipes
+    from pinets.tasks import generation
 
     if args.grid is not None and not args.grid.endswith(".png"):
         raise UsageError(f"--grid: the picture is written as PNG; name it so, got {args.grid!r}")
 
-    from pinets.report.pictures import side_by_side, write_folder, write_grid
+    from pinets.tasks.generation.image_files import side_by_side, write_degrees, write_folder, write_grid
+
+    if args.degrees:
+        if len(args.paths) > 1 or args.real or args.interpolate or args.folder is not None or args.truncation != 1:
+            raise UsageError("--degrees takes one run, and neither --real, --interpolate, --folder nor --truncation")
+        write_degrees(generation.sample_degrees(args.paths[0], args.n, seed=args.seed), args.grid or "samples.png")
+        print(f"grid: {args.grid or 'samples.png'}")
+        return 0
 
     steps = max(2, round(args.n**0.5))
     chosen = {"seed": args.seed, "truncation": args.truncation}
 
     def images(path: str) -> Tensor:
         if args.interpolate:
-            return recipes.interpolate(path, max(1, args.n // steps), steps, **chosen)
-        return recipes.sample(path, args.n, **chosen)
+            return generation.interpolate(path, max(1, args.n // steps), steps, **chosen)
+        return generation.sample(path, args.n, **chosen)
 
     if args.folder is not None:
-        few = [images(args.paths[0])] if args.interpolate else recipes.sample_batches(args.paths[0], args.n, **chosen)
+        few = (
+            [images(args.paths[0])] if args.interpolate else generation.sample_batches(args.paths[0], args.n, **chosen)
+        )
         print(f"{write_folder(few, args.folder)} images in {args.folder}")
         if args.grid is None:
             return 0
@@ -83,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         panels = {}
         if args.real:
-            panels["real"] = recipes.real_images(args.paths[0], args.n, seed=args.seed, data_dir=args.data)
+            panels["real"] = generation.real_images(args.paths[0], args.n, seed=args.seed, data_dir=args.data)
         names = [Path(path).parent.name for path in args.paths]  # of the recipes
         for path, name in zip(args.paths, names, strict=True):
             panels[name if name and names.count(name) == 1 else path] = images(path)

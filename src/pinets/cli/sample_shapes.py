@@ -12,7 +12,7 @@ from pinets.cli.parser import Parser, UsageError, Words, add_verb
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pinets.recipes.shapes import ShapeModel
+    from pinets.tasks.meshes import ShapeModel
 
 __all__ = ["add_parsers"]
 
@@ -46,7 +46,7 @@ def _add_reconstruct(words: Words) -> None:
 
 
 def run_reconstruct(args: argparse.Namespace) -> int:
-    from pinets.report.mesh import error_colors
+    from pinets.tasks.meshes.drawing import error_colors
 
     model, shapes = _load(args)
     errors = model.errors(shapes)
@@ -103,7 +103,7 @@ def run_arithmetic(args: argparse.Namespace) -> int:
 
 
 def _load(args: argparse.Namespace) -> tuple[ShapeModel, Tensor]:
-    from pinets.recipes.shapes import load_shape_model
+    from pinets.tasks.meshes import load_shape_model
 
     model = load_shape_model(args.path, data_dir=args.data)
     shapes = getattr(model.splits, args.split).shapes
@@ -114,7 +114,7 @@ def _load(args: argparse.Namespace) -> tuple[ShapeModel, Tensor]:
 
 
 def _write(model: ShapeModel, args: argparse.Namespace, name: str, shape: Tensor, colors: Tensor | None = None) -> None:
-    from pinets.mesh import write_mesh
+    from pinets.tasks.meshes.geometry import write_mesh
 
     write_mesh(Path(args.out) / f"{name}.{args.format}", shape, model.template.faces, colors=colors)
 

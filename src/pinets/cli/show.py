@@ -1,10 +1,12 @@
-"""``pinets show``: a recipe with its notes, or a model."""
+"""``pinets show``: a recipe with its notes, or a network."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
+from pinets.cli.arguments import MODEL_HELP, resolve_model
 from pinets.cli.counts import count_parameters
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
@@ -16,31 +18,50 @@ def add_parser(verbs: Verbs) -> None:
         verbs,
         "show",
         run,
-        summary="show the values of a recipe with the paper's figure and ours, or the layers of a model",
+        summary="show the values of a recipe with the paper's figure and ours, or the layers of a network",
+        details=f"NAME is a recipe or a MODEL.\n\n{MODEL_HELP}",
         example="""
             pinets show cifar10_prodpoly_resnet18 --scale small
             pinets show prodpoly_resnet18_cifar
+            pinets show runs/mnist_ccp4-small/seed-0
+            pinets show "NCP(16, 4, rank=8, order=3)" --diagram ncp.svg
         """,
     )
-    parser.add_argument("name", metavar="NAME", help="a recipe or a model")
-    parser.add_argument("--scale", choices=["full", "small"], default="full", help="of a recipe")
+    parser.add_argument("name", metavar="NAME", help="a recipe, a model, a file or a run folder")
+    parser.add_argument("--scale", choices=["full", "medium", "small"], default="full", help="of a recipe")
+    parser.add_argument("--diagram", metavar="FILE.svg", help="also draw the slots of a network's polynomials")
 
 
 def run(args: argparse.Namespace) -> int:
-    from pinets import recipes
-    from pinets._nearest import did_you_mean
-    from pinets.models import create_model, list_models
+    from pinets import tasks
 
-    if args.name in recipes.list_recipes():
-        recipe = recipes.get_recipe(args.name, args.scale)
-        print(recipes.recipe_notes(args.name), json.dumps(recipes.to_json(recipe), indent=2), sep="\n\n")
-        networks = recipe.networks()
-    elif args.name in list_models():
-        networks = {args.name: create_model(args.name)}
-        print(networks[args.name])
-    else:
-        known = [*recipes.list_recipes(), *list_models()]
-        raise UsageError(f"there is no recipe or model {args.name!r}{did_you_mean(args.name, known)}")
-    for name, network in networks.items():
-        print(f"{name}: {count_parameters(network)}")
+    if args.name in tasks.list_recipes():
+        if args.diagram:
+            raise UsageError(f"--diagram draws networks, and {args.name} is a recipe; name its model or a run")
+        recipe = tasks.get_recipe(args.name, args.scale)
+        print(tasks.recipe_notes(args.name), json.dumps(tasks.to_json(recipe), indent=2), sep="\n\n")
+        for name, network in recipe.networks().items():
+            print(f"{name}: {count_parameters(network)}")
+        return 0
+    _require_known(args.name)
+    found = resolve_model(args.name)
+    print(found.network)
+    shape = "unknown" if found.input_shape is None else "x".join(map(str, found.input_shape))
+    print(f"{args.name}: {count_parameters(found.network)}, inputs {shape}")
+    if args.diagram:
+        from pinets._files import write_bytes
+        from pinets.report.diagram import diagram
+
+        write_bytes(args.diagram, diagram(found.network).encode())
+        print(f"drawn to {args.diagram}")
     return 0
+
+
+def _require_known(name: str) -> None:
+    """Answer a misspelt name with the nearest recipe or model; an expression has errors of its own."""
+    from pinets._nearest import did_you_mean
+    from pinets.models import list_models
+    from pinets.tasks import list_recipes
+
+    if name.isidentifier() and name not in list_models() and not Path(name).is_dir():
+        raise UsageError(f"there is no recipe or model {name!r}{did_you_mean(name, [*list_recipes(), *list_models()])}")

@@ -1,4 +1,4 @@
-"""From a residual network to a Π-net that computes the same function at first."""
+"""Turn a residual network into a Π-net that computes the same function at first."""
 
 from pinets.convert.blocks import NotConvertibleError, Parts, register_block
 from pinets.convert.depth import drop_blocks

@@ -1,4 +1,4 @@
-"""What a residual block consists of, and the block made of the same layers whose join can be chosen."""
+"""The parts of a residual block, and a block made of the same layers with another join."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from pinets.models.join import Join
+from pinets.models.residual import Join
 
 __all__ = ["Layer", "NotConvertibleError", "Parts", "PartsOf", "SplitBlock", "register_block", "registered_parts"]
 
@@ -15,20 +15,20 @@ Layer = str | nn.Module
 
 
 class NotConvertibleError(ValueError):
-    """A block that is not converted, with the reason."""
+    """A block cannot be converted; the message says why."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    r"""What a residual block consists of: :math:`\mathrm{activation}(\mathrm{branch}(x) + \mathrm{shortcut}(x))`.
+    r"""The parts of a residual block: :math:`\mathrm{activation}(\mathrm{branch}(x) + \mathrm{shortcut}(x))`.
 
-    Layers are given by the names of the block's children, so that they keep their place in the ``state_dict``; those
-    that the block applies as functions are given as modules, such as ``nn.ReLU()``.
+    A layer is the name of a child of the block, so that its key in the ``state_dict`` stays. A function that the block
+    applies is a module, such as ``nn.ReLU()``.
 
     Attributes:
-        branch: The layers of the branch, in their order.
-        shortcut: Those of the shortcut; none where it is the identity.
-        activation: Those after the sum.
+        branch: The layers of the branch, in order.
+        shortcut: The layers of the shortcut; empty for the identity.
+        activation: The layers after the sum.
     """
 
     branch: tuple[Layer, ...]
@@ -37,7 +37,7 @@ class Parts:
 
     @property
     def names(self) -> set[str]:
-        """The children of the block that the parts account for."""
+        """The names of the block's children among the parts."""
         return {layer for layer in (*self.branch, *self.shortcut, *self.activation) if isinstance(layer, str)}
 
 
@@ -46,11 +46,11 @@ _REGISTERED: dict[type[nn.Module], PartsOf] = {}
 
 
 def register_block(block: type[nn.Module], parts_of: PartsOf) -> None:
-    """Say what the blocks of a class consist of, so that they can be converted.
+    """Register the parts of a class of blocks, so that they can be converted.
 
     Args:
         block: The class.
-        parts_of: Gives the parts of an instance. They are checked with numbers when a network is converted.
+        parts_of: Returns the parts of an instance. Conversion checks them with numbers.
 
     Example:
         >>> class Block(nn.Module):
@@ -69,18 +69,18 @@ def register_block(block: type[nn.Module], parts_of: PartsOf) -> None:
 
 
 def registered_parts(block: nn.Module) -> Parts | None:
-    """The parts of a block whose class, or a class it derives from, was registered."""
+    """The parts of a block whose class or base class is registered; else None."""
     parts_of = next((_REGISTERED[kind] for kind in type(block).__mro__ if kind in _REGISTERED), None)
     return None if parts_of is None else parts_of(block)
 
 
 class SplitBlock(nn.Module):
-    """A residual block made of another's layers, which keep their names, with a join of its own.
+    """A residual block made of another block's layers, which keep their names, with its own join.
 
     Args:
-        block: The block the layers are taken from.
-        parts: Which of them are what.
-        join: Puts shortcut and branch together; with :class:`pinets.models.join.Add` the function is the block's.
+        block: The block whose layers are used.
+        parts: The parts of that block.
+        join: Puts shortcut and branch together; :class:`pinets.models.residual.Add` keeps the block's function.
     """
 
     def __init__(self, block: nn.Module, parts: Parts, join: Join) -> None:
@@ -94,7 +94,7 @@ class SplitBlock(nn.Module):
         self.training = block.training
 
     def _name_of(self, layer: Layer) -> str:
-        """The name of a layer; one that the block applied as a function gets one."""
+        """The name of a layer; a function gets a new name."""
         if isinstance(layer, str):
             return layer
         name = f"function{len(self._modules)}"
@@ -107,7 +107,5 @@ class SplitBlock(nn.Module):
         return x
 
     def forward(self, x: Tensor) -> Tensor:
-        *first, last = self._branch
-        branch = self._run(first, x)
-        joined = self.join(self._run(self._shortcut, x), branch, getattr(self, last))
+        joined = self.join(self._run(self._shortcut, x), self._run(self._branch, x))
         return self._run(self._activation, joined)

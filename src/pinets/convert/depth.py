@@ -1,4 +1,4 @@
-"""Fewer blocks: the other half of turning a residual network into a smaller Π-net."""
+"""Drop blocks of a residual network, to turn it into a smaller Π-net."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["drop_blocks", "stages_of"]
 def drop_blocks(model: nn.Module, depths: Sequence[int], *, inplace: bool = False) -> Conversion:
     """Keep only the first blocks of every stage of a residual network, with their weights.
 
-    The function changes: what the dropped blocks added is missing. Give the others a second order with
-    :func:`pinets.convert.to_pinet` and train on.
+    This changes the function. Give the remaining blocks a second order with :func:`pinets.convert.to_pinet` and train
+    the network further.
 
     Args:
-        model: The network; it is left as it was, unless ``inplace``.
-        depths: How many blocks to keep in each stage.
-        inplace: Whether to change the network itself rather than a copy.
+        model: The network; it does not change, unless ``inplace``.
+        depths: The number of blocks to keep in each stage.
+        inplace: Whether to change the network itself instead of a copy.
 
     Returns:
         The network and a report.
@@ -56,7 +56,7 @@ def drop_blocks(model: nn.Module, depths: Sequence[int], *, inplace: bool = Fals
 
 
 def stages_of(model: nn.Module) -> dict[str, nn.Sequential | nn.ModuleList]:
-    """The sequences of residual blocks in a network, by their path."""
+    """The sequences of residual blocks in a network, by path."""
     return {
         path: module
         for path, module in model.named_modules()
@@ -65,14 +65,14 @@ def stages_of(model: nn.Module) -> dict[str, nn.Sequential | nn.ModuleList]:
 
 
 def _require_same_shape(block: nn.Module, path: str) -> None:
-    """Only a block whose output has the shape of its input can be left out."""
+    """Refuse to drop a block that changes the shape of its input."""
     trial = copy.deepcopy(block).eval()
     try:
         x = probe(trial)
         with torch.no_grad():
             out = trial(x)
     except (NotConvertibleError, RuntimeError) as error:
-        raise ValueError(f"{path} cannot be dropped, since it cannot be tried: {error}") from error
+        raise ValueError(f"{path} cannot be dropped, since it cannot be checked: {error}") from error
     if out.shape != x.shape:
         raise ValueError(
             f"{path} cannot be dropped: it turns shape {tuple(x.shape)} into {tuple(out.shape)}, and others rely on it"

@@ -1,4 +1,4 @@
-"""A residual network becomes a Π-net that computes the same function at first."""
+"""Turn a residual network into a Π-net that computes the same function at first."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from torch import nn
 from pinets._nearest import did_you_mean
 from pinets.convert.blocks import NotConvertibleError, SplitBlock
 from pinets.convert.depth import drop_blocks
-from pinets.convert.recognise import is_candidate, recognise
+from pinets.convert.recognise import adds_its_input, is_candidate, recognise
 from pinets.convert.report import Conversion, Report, count_parameters
-from pinets.convert.unrecognised import adds_its_input
-from pinets.models.blocks import ResidualBlock
-from pinets.models.join import JoinMaker, Multiply, Site
-from pinets.models.product import local_layers, scaled_product
-from pinets.models.tanh import Tanh
+from pinets.models.residual import JoinMaker, Multiply, ResidualBlock, Site, local_layers, scaled_product
 
 __all__ = ["to_pinet"]
 
-_UNTOLD = "it adds its input to a branch, but has none of the known structures; register_block can say what it has"
+_UNKNOWN = "it adds its input to a branch, but its structure is not known; register_block can name its parts"
 
 
 def to_pinet(
@@ -37,18 +33,18 @@ def to_pinet(
 
     A block :math:`\mathrm{activation}(s + r)` becomes :math:`\mathrm{activation}(s + r + \alpha\,f(s * r))` with
     :math:`\alpha = 0`, so outputs stay equal to the last bit; the first step of training already moves :math:`\alpha`.
-    Found are basic and bottleneck blocks with the layer names of torchvision and timm, those of
-    :mod:`pinets.models`, and what :func:`pinets.convert.register_block` was told of. Every block is checked with
-    numbers before it is touched; where it is not what it seems, it stays as it was, and the report says why.
+    It finds basic and bottleneck blocks with the layer names of torchvision and timm, those of :mod:`pinets.models`,
+    and classes registered with :func:`pinets.convert.register_block`. Every block is checked with numbers first. A
+    block that fails the check stays as it was, and the report says why.
 
     Args:
-        model: Any network; it is left as it was, unless ``inplace``.
+        model: Any network; it does not change, unless ``inplace``.
         tanh: Whether :math:`f` bounds the product, which stabilises training at scale.
-        local_convs: How many 1x1 convolutions, each with instance norm and leaky ReLU, :math:`f` has.
-        stages: The paths of the parts to convert, such as ``["layer3", "layer4"]``; everything if left out.
-        depths: If given, keep only so many blocks of every stage (:func:`pinets.convert.drop_blocks`), which changes
-            the function.
-        inplace: Whether to change the network itself rather than a copy.
+        local_convs: The number of 1x1 convolutions in :math:`f`, each with instance norm and leaky ReLU.
+        stages: The paths of the parts to convert, such as ``["layer3", "layer4"]``; the whole network by default.
+        depths: Keep only so many blocks of each stage (:func:`pinets.convert.drop_blocks`), which changes the
+            function; all by default.
+        inplace: Whether to change the network itself instead of a copy.
 
     Returns:
         The network and a report.
@@ -74,9 +70,9 @@ def to_pinet(
         report.dropped = drop_blocks(model, depths, inplace=True).report.dropped
 
     def layers(site: Site) -> list[nn.Module]:
-        return [*([Tanh(inplace=True)] if tanh else []), *local_layers(site, local_convs)]
+        return [*([nn.Tanh()] if tanh else []), *local_layers(site, local_convs)]
 
-    join = partial(scaled_product, layers=layers, recompute=True)
+    join = partial(scaled_product, layers=layers)
     converter = _Converter(join, local_convs > 0, _formula(tanh, local_convs), wanted, report)
     converted = converter.visit(model, "")
     report.parameters = (before, count_parameters(converted))
@@ -86,14 +82,14 @@ def to_pinet(
 
 
 class _Converter:
-    """Goes through a network, replaces blocks and notes what became of each.
+    """Replaces the blocks of a network and records each in a report.
 
     Args:
         join: Makes the join of a converted block.
-        needs_maps: Whether it is for maps only.
-        formula: What to say about it in the report.
+        needs_maps: Whether the join needs maps, (N, C, H, W).
+        formula: The product, for the report.
         stages: The paths within which to convert.
-        report: Where to note.
+        report: Records converted and kept blocks.
     """
 
     def __init__(self, join: JoinMaker, needs_maps: bool, formula: str, stages: list[str], report: Report) -> None:
@@ -102,11 +98,11 @@ class _Converter:
         self.formula = formula
         self.stages = stages
         self.report = report
-        self.made: dict[nn.Module, nn.Module] = {}  # a block may sit in several places
-        self.seen: set[nn.Module] = set()  # and so may what holds blocks
+        self.made: dict[nn.Module, nn.Module] = {}  # a block may be used in several places
+        self.seen: set[nn.Module] = set()  # and so may a container
 
     def visit(self, module: nn.Module, path: str) -> nn.Module:
-        """The module to put in place of this one."""
+        """The replacement of a module."""
         if is_candidate(module):
             try:
                 converted = self.convert(module, path)
@@ -116,7 +112,7 @@ class _Converter:
                 self.report.converted[path] = self.formula
                 return converted
         elif adds_its_input(module):
-            self.report.kept[path] = _UNTOLD
+            self.report.kept[path] = _UNKNOWN
         if module in self.seen:
             return module
         self.seen.add(module)
@@ -133,24 +129,23 @@ class _Converter:
         return self.made[block]
 
     def with_product(self, block: nn.Module) -> nn.Module:
-        """The same block with a product; a block of pinets only changes its join."""
+        """The block with a product; a block of pinets only gets another join."""
         if isinstance(getattr(block, "join", None), Multiply):
             raise NotConvertibleError("it multiplies already")
         if isinstance(block, ResidualBlock):
-            factory = {"device": block.conv1.weight.device, "dtype": block.conv1.weight.dtype}
-            activation = block.join.activation
-            site = Site(block.out_channels, block.downsample is None, lambda: activation, factory)
-            block.join = self.join(site).train(block.training)
+            activation, weight = block.join.activation, block.conv1.weight
+            site = Site(block.out_channels, block.downsample is None, lambda: activation)
+            block.join = self.join(site).to(weight.device, weight.dtype).train(block.training)
             return block
         parts, out = recognise(block)
         if self.needs_maps and out.ndim != 4:
             raise NotConvertibleError(f"1x1 convolutions need maps, and its output has shape {tuple(out.shape)}")
-        site = Site(out.shape[1], not parts.shortcut, nn.Identity, {"device": out.device, "dtype": out.dtype})
-        return SplitBlock(block, parts, self.join(site).train(block.training))
+        join = self.join(Site(out.shape[1], not parts.shortcut, nn.Identity))
+        return SplitBlock(block, parts, join.to(out.device, out.dtype).train(block.training))
 
 
 def _formula(tanh: bool, local_convs: int) -> str:
-    """What the report calls the product.
+    """The product, for the report.
 
     >>> _formula(False, 0), _formula(True, 0), _formula(False, 2)
     ('alpha * (s * r)', 'alpha * tanh(s * r)', 'alpha * L(L(s * r))')

@@ -1,4 +1,4 @@
-"""What became of every residual block of a network."""
+"""The report of a conversion: every residual block, and why it was kept."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["Conversion", "Report", "count_parameters"]
 
 @dataclass
 class Report:
-    """What was changed in a network, what was not, and why.
+    """The changes to a network.
 
     Attributes:
-        converted: The product that each converted block got, by the path of the block.
-        kept: Why a block was left as it was, by its path.
-        dropped: The paths of blocks that were removed.
-        parameters: Of the network before and after.
+        converted: The product of each converted block, by the block's path.
+        kept: The reason why a block was not converted, by path.
+        dropped: The paths of dropped blocks.
+        parameters: Number of parameters of the network before and after.
     """
 
     converted: dict[str, str] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Report:
 
 
 class Conversion(NamedTuple):
-    """A converted network and what was done to it."""
+    """A converted network and the report."""
 
     model: nn.Module
     report: Report

@@ -1,4 +1,4 @@
-"""Weights in files: read without running anything that is in them, and loaded only into the network they are of."""
+"""Load weights from files without executing them, and refuse the weights of another network."""
 
 from __future__ import annotations
 
@@ -7,69 +7,51 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from pinets._extras import require
 from pinets._files import PathLike
+from pinets._storage import difference, read_tensors
 
-__all__ = ["load_weights", "read_metadata"]
+__all__ = ["load_weights"]
 
 
 def load_weights(network: nn.Module, path: PathLike) -> None:
     """Load a state dict, as safetensors or as ``torch.save`` wrote it; every error names the file.
 
-    It is also found in a training checkpoint, as ``state_dict`` or ``model``, and with the names that
-    ``nn.DataParallel`` and ``torch.compile`` give to weights.
+    The state dict may be part of a training checkpoint (as ``state_dict`` or ``model``), and its names may have the
+    prefix of ``nn.DataParallel`` or ``torch.compile``.
 
     Args:
-        network: Whose weights these must be, all of them and no others.
-        path: A ``.safetensors`` file; any other is taken for one of torch.
+        network: Takes the weights; the file must have all of its weights and no others.
+        path: A ``.safetensors`` file; any other ending is read with ``torch.load``.
     """
-    path = _require_file(path)
-    state = _read_safetensors(path)[0] if path.suffix == ".safetensors" else _read_pickle(path)
+    path = Path(path)
+    state = read_tensors(path)[0] if path.suffix == ".safetensors" else _read_pickle(path)
     if not isinstance(state, Mapping):
         raise ValueError(f"{path} does not hold the weights of this model: it holds {type(state).__name__}")
     expected = network.state_dict()
     if state.keys() != expected.keys():
         state = _without_wrappers(state)
-    if difference := _difference(expected, state):
-        raise ValueError(f"{path} does not hold the weights of this model: {difference}")
+    if found := difference(expected, state):
+        raise ValueError(f"{path} does not hold the weights of this model: {found}")
     network.load_state_dict(state)
 
 
-def read_metadata(path: PathLike) -> dict[str, str]:
-    """The texts beside the weights in a safetensors file, such as the expression that ``pinets.spec`` keeps there."""
-    return _read_safetensors(_require_file(path))[1]
-
-
-def _require_file(path: PathLike) -> Path:
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    return Path(path)
-
-
-def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    safetensors = require("safetensors", extra="train")
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in list(file.keys())}, dict(file.metadata() or {})
-    except safetensors.SafetensorError as error:
-        raise ValueError(f"{path} is not a complete safetensors file: {error}") from error
-
-
 def _read_pickle(path: Path) -> Any:
-    """What ``torch.save`` wrote, only as far as torch knows it to be harmless."""
+    """Read a file of ``torch.save`` with ``weights_only=True``."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever a damaged file may make a reader of pickles raise
+    except Exception as error:  # a damaged pickle may raise anything
         raise ValueError(
             f"{path} does not hold the weights of this model: it is damaged, or holds more than tensors, which could "
-            f"run anything when it is opened; save model.state_dict() alone"
+            f"execute code; save model.state_dict() alone"
         ) from error
 
 
 def _without_wrappers(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The weights alone, under the names that the network itself gives them.
+    """The state dict inside a checkpoint, without the prefixes of wrappers.
 
     >>> _without_wrappers({"epoch": 3, "state_dict": {"module.fc.weight": 1, "module.fc.bias": 2}})
     {'fc.weight': 1, 'fc.bias': 2}
@@ -82,14 +64,3 @@ def _without_wrappers(state: Mapping[str, Any]) -> Mapping[str, Any]:
         if state and all(name.startswith(prefix) for name in state):
             state = {name.removeprefix(prefix): value for name, value in state.items()}
     return state
-
-
-def _difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    """The first way in which two state dicts differ, or nothing."""
-    for name, value in expected.items():
-        if name not in found:
-            return f"{name} is missing"
-        shapes = [tuple(getattr(tensor, "shape", ())) for tensor in (value, found[name])]
-        if shapes[0] != shapes[1]:
-            return f"{name} should have shape {shapes[0]}, has {shapes[1]}"
-    return next((f"{name} is not part of it" for name in found if name not in expected), "")

@@ -1,4 +1,4 @@
-"""Batches for training: every one a pure function of the seed, the epoch and the step."""
+"""Batches for training: each is a pure function of the seed, the epoch and the step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pinets.data.samples import SampleSet
-from pinets.data.transforms.images import Compose, Transform, draw_uniforms
+from pinets.data.transforms import Compose, Transform, draw_uniforms
 
 __all__ = ["Batches", "keyed_generator"]
 
@@ -19,27 +19,27 @@ Batch = tuple[Tensor, Tensor]
 
 
 class Batches:
-    """Iterate over a set in batches of inputs and labels, one epoch per ``for`` loop.
+    """Iterate over a dataset in batches of inputs and labels, one epoch per ``for`` loop.
 
-    The order of an epoch and the random numbers of a batch depend on nothing but the seed, the epoch and the step:
+    The order of an epoch and the random numbers of a batch depend only on the seed, the epoch and the step. So
     restoring :meth:`state_dict` continues with exactly the batches that would have followed, and ``world_size``
-    processes see together exactly the batches that one process sees, each its own rows of them.
+    processes together see exactly the batches that one process sees, each some of their rows.
 
-    ``epoch`` and ``step`` say which batch comes next. A loop left early is continued by the next one; while the last
-    batch of an epoch is being worked on, ``step`` equals ``len(batches)``, and a run resumed there finishes that epoch
+    ``epoch`` and ``step`` say which batch comes next. A loop that was left early is continued by the next one. While
+    the last batch of an epoch is processed, ``step`` equals ``len(batches)``; a run resumed there finishes that epoch
     with an empty loop.
 
     Args:
-        samples: What to read.
-        batch_size: Of the whole batch, all processes together.
+        samples: The dataset.
+        batch_size: Size of the whole batch, over all processes.
         transform: Applied to every batch.
-        shuffle: Whether every epoch has an order of its own.
+        shuffle: Whether to shuffle anew in every epoch.
         drop_last: Whether to leave out a last batch that is not full.
         seed: Of the order and of the transform.
-        rank: Which of the processes this is.
-        world_size: How many processes share each batch.
-        prefetch: How many batches are prepared ahead, in a thread; for sets that are decoded while training.
-        device: Where batches go, before they are transformed.
+        rank: The number of this process.
+        world_size: The number of processes that share each batch.
+        prefetch: Batches that a thread prepares ahead; useful if images are decoded while training.
+        device: Where batches are moved before they are transformed.
 
     Example:
         >>> from pinets.data import ArraySet
@@ -92,12 +92,12 @@ class Batches:
             )
 
     def __len__(self) -> int:
-        """How many batches an epoch has."""
+        """The number of batches in an epoch."""
         full, rest = divmod(len(self.samples), self.batch_size)
         return full + (rest > 0 and not self.drop_last)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield what is left of the current epoch, then move on to the next."""
+        """Yield the rest of the current epoch, then move on to the next."""
         epoch = self.epoch
         for batch in self._prepare(epoch, self.step):
             self.step += 1
@@ -105,11 +105,11 @@ class Batches:
         self.epoch, self.step = epoch + 1, 0
 
     def state_dict(self) -> dict[str, int | bool]:
-        """The position, and what gives it its meaning; all of it fits into JSON."""
+        """The position and the settings it belongs to, as JSON."""
         return {"epoch": self.epoch, "step": self.step, **self._meaning()}
 
     def load_state_dict(self, state: Mapping[str, int | bool]) -> None:
-        """Continue at a saved position; the number of processes may be another."""
+        """Continue at a saved position; the number of processes may differ."""
         meaning = self._meaning()
         if missing := sorted({"epoch", "step", *meaning} - set(state)):
             raise ValueError(f"the saved position lacks {', '.join(missing)}")
@@ -151,7 +151,7 @@ class Batches:
                 while waiting:
                     yield waiting.popleft().result()
             finally:
-                for future in waiting:  # a loop left early needs none of them
+                for future in waiting:  # the loop was left early
                     future.cancel()
 
     def _batch(self, order: Tensor, epoch: int, step: int) -> Batch:
@@ -166,6 +166,6 @@ class Batches:
 
 
 def keyed_generator(*key: object) -> torch.Generator:
-    """A generator of its own for every key; neighbouring keys have nothing in common."""
+    """A random generator seeded by a hash of the key, so that similar keys give unrelated numbers."""
     digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)

@@ -1,4 +1,4 @@
-"""Images that cannot be read: counted and told, and replaced, so that one bad file in millions does not end a run."""
+"""Images that cannot be decoded are counted, reported and replaced: one bad file in millions does not end a run."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def _to_stderr(line: str) -> None:
 
 @dataclass(eq=False)
 class Damage:
-    """What could not be read so far, each counted once; used from several threads.
+    """The images that could not be decoded so far, each counted once; safe to use from several threads.
 
     Args:
-        strict: Whether the first ends it all.
+        strict: Whether the first one is an error.
         tell: Called with a line for each of the first few.
 
     Example:
@@ -52,7 +52,7 @@ class Damage:
         return len(self.reasons)
 
     def note(self, error: DataError) -> None:
-        """Count a file or record, which the error names; or raise the error, if strict."""
+        """Count the file that the error names; raise the error if strict."""
         if self.strict:
             raise error
         reason = str(error)
@@ -68,13 +68,13 @@ class Damage:
 
 @dataclass(frozen=True, eq=False)
 class ForgivingSet:
-    """Encoded images, in which one that cannot be decoded is replaced by the next of the same class that can.
+    """Encoded images; one that cannot be decoded is replaced by the next of its class that can.
 
-    Where none of a class can, the image is grey.
+    If no image of the class can be decoded, the replacement is plain grey.
 
     Args:
         samples: The images.
-        damage: Where to note what cannot be decoded.
+        damage: Counts the images that cannot be decoded.
     """
 
     samples: EncodedSet
@@ -104,7 +104,7 @@ class ForgivingSet:
     def read(self, indices: Tensor, uniforms: Tensor) -> Tensor:
         try:
             return self.samples.read(indices, uniforms)
-        except DataError:  # rare: only now one by one
+        except DataError:  # rare, so the images are read one by one only now
             images = [self._read_one(index, numbers) for index, numbers in zip(indices, uniforms, strict=True)]
             return torch.stack(images)
 
@@ -117,7 +117,7 @@ class ForgivingSet:
             except DataError as error:
                 self.damage.note(error)
         size = self.samples.crop.size
-        return torch.full((3, size, size), 127, dtype=torch.uint8)
+        return torch.full((self.samples.channels, size, size), 127, dtype=torch.uint8)
 
     def __repr__(self) -> str:
         return f"ForgivingSet({self.samples!r}, {self.damage.count} cannot be read)"

@@ -1,23 +1,24 @@
-"""Where data sets are, and fetching the ones that are not there."""
+"""Where datasets are, and downloading those that are missing."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pinets._extras import require
 from pinets._files import PathLike, user_cache
+from pinets._storage import checksum
 from pinets.data.errors import DataError
 
-__all__ = ["Fetch", "Remote", "data_folder", "fetch", "obtain_file", "obtain_folder"]
+__all__ = ["Fetch", "Remote", "data_folder", "fetch", "made_folder", "obtain_file", "obtain_folder"]
 
-Fetch = Callable[[str, Path], None]  # of an address, to a file
+Fetch = Callable[[str, Path], None]  # downloads an address to a file
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Remote:
     """A file that can be downloaded.
 
     Args:
-        urls: Where it is; the next is tried if one fails.
+        urls: Its addresses; the next is tried if one fails.
         checksum: Of the whole file, as ``"md5:..."`` or ``"sha256:..."``.
     """
 
@@ -41,7 +42,7 @@ class Remote:
 
 
 def data_folder(given: PathLike | None = None) -> Path:
-    """Where data sets are looked for: the given folder, or ``$PINETS_DATA``, or ``data`` in the user's cache.
+    """The folder of all datasets: the given one, or ``$PINETS_DATA``, or ``data`` in the user's cache.
 
     Example:
         >>> data_folder("sets").name
@@ -51,44 +52,67 @@ def data_folder(given: PathLike | None = None) -> Path:
 
 
 def fetch(url: str, target: Path) -> None:
-    """Download with pooch, showing how far it is on a terminal."""
+    """Download a file over HTTP, with a progress bar on a terminal."""
     downloader = require("pooch", extra="train").HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30)
     downloader(url, str(target), None)
 
 
+@contextmanager
+def made_folder(folder: Path, *leftovers: str) -> Iterator[None]:
+    """Make a folder; if the work inside fails, folders that were made here and hold nothing vanish again.
+
+    Args:
+        folder: The folder; its parents are made too.
+        leftovers: Files in a folder made here that are removed if the work fails.
+    """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # a folder is not empty: another process uses it
+            for name in leftovers if made else ():
+                (folder / name).unlink(missing_ok=True)
+            for path in made:
+                path.rmdir()
+        raise
+
+
 def obtain_file(remote: Remote, folder: Path, fetch: Fetch) -> Path:
-    """Make sure a file is in a folder; it appears there under its name once it is complete and its checksum right."""
+    """Make sure that a file is in a folder. A download appears there when it is complete and its checksum is right."""
     target = folder / remote.name
     if target.exists():
-        _require_checksum(target, remote)
+        kind, _, expected = remote.checksum.partition(":")
+        if (found := checksum(target, kind)) != expected:
+            raise DataError(f"{target}: its {kind} is {found}, but must be {expected}; it is damaged")
         return target
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as temporary:
-        partial = Path(temporary) / remote.name
-        for position, url in enumerate(remote.urls, start=1):
-            try:
-                fetch(url, partial)
-                _require_checksum(partial, remote)
-                break
-            except (OSError, DataError):
-                if position == len(remote.urls):
-                    raise
-        os.replace(partial, target)
+    for url in remote.urls[:-1]:
+        with suppress(OSError, DataError):
+            return _download(url, target, remote.checksum, fetch)
+    return _download(remote.urls[-1], target, remote.checksum, fetch)
+
+
+def _download(url: str, target: Path, checksum: str, fetch: Fetch) -> Path:
+    retrieve = require("pooch", extra="train").retrieve
+    with made_folder(target.parent):
+        try:
+            retrieve(url, checksum, target.name, target.parent, downloader=lambda url, to, _: fetch(url, Path(to)))
+        except ValueError as error:
+            raise DataError(f"{url}: {error}") from error
     return target
 
 
 def obtain_folder(remote: Remote, folder: Path, fetch: Fetch) -> None:
-    """Make sure a folder is there: unpack the archive beside it, which is fetched, and afterwards removed, if need be.
+    """Make sure that a folder is there: unpack the archive beside it, and download that first if it is missing.
 
-    The folder appears once all of it is unpacked.
+    The folder appears when all of it is unpacked. A downloaded archive is removed afterwards.
     """
     brought = (folder.parent / remote.name).exists()
     archive = obtain_file(remote, folder.parent, fetch)
     with tempfile.TemporaryDirectory(prefix=".unpack-", dir=folder.parent) as temporary:
-        if archive.suffix == ".zip":
-            shutil.unpack_archive(archive, temporary)
-        else:
-            shutil.unpack_archive(archive, temporary, filter="data")
+        # not by pooch, which takes members of tar files that lead outside the folder (before Python 3.12)
+        options = {} if archive.suffix == ".zip" else {"filter": "data"}
+        shutil.unpack_archive(archive, temporary, **options)  # type: ignore[arg-type]
         inner = Path(temporary) / folder.name
         if not inner.is_dir():  # the archive has no folder of that name: all of it goes into one
             inner = Path(tempfile.mkdtemp(dir=temporary)) / folder.name
@@ -99,11 +123,3 @@ def obtain_folder(remote: Remote, folder: Path, fetch: Fetch) -> None:
         os.replace(inner, folder)
     if not brought:
         archive.unlink()
-
-
-def _require_checksum(path: Path, remote: Remote) -> None:
-    kind, _, expected = remote.checksum.partition(":")
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, kind).hexdigest()
-    if found != expected:
-        raise DataError(f"{path}: its {kind} is {found}, but that of {remote.urls[0]} is {expected}; it is damaged")

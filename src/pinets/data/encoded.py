@@ -1,21 +1,21 @@
-"""Images that stay encoded, in files or in shards, and are decoded as they are read."""
+"""Images that stay encoded, in files or in shards, and are decoded when they are read."""
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self, TypeVar
 
 import torch
 from torch import Tensor
 
-from pinets.data.formats.decode import Crop, decode_image
+from pinets.data.formats.images import Crop, decode_image, is_grey
 from pinets.data.samples import ImageSet, Splits
 from pinets.data.splits import hold_out, require_enough
 
-__all__ = ["EncodedSet", "complete"]
+__all__ = ["EncodedSet", "complete", "in_their_channels"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,12 +25,14 @@ class EncodedSet(ABC):
     Args:
         labels: The class of each image.
         classes: The names of the classes.
-        crop: What is cut out of each image as it is decoded.
+        crop: The part of each image that is decoded.
+        channels: 3 for RGB, 1 for grey.
     """
 
     labels: Tensor
     classes: tuple[str, ...]
     crop: Crop
+    channels: int = field(default=3, kw_only=True)
 
     @property
     def draws(self) -> int:
@@ -43,6 +45,10 @@ class EncodedSet(ABC):
     def encoded(self, index: int) -> tuple[str, bytes]:
         """The name of an image, for errors, and its bytes."""
 
+    def stored(self, index: int) -> bytes:
+        """The bytes of an image, for :func:`~pinets.data.samples.fingerprint`."""
+        return self.encoded(index)[1]
+
     @abstractmethod
     def shuffled(self, generator: torch.Generator) -> Tensor: ...
 
@@ -52,39 +58,54 @@ class EncodedSet(ABC):
     def read(self, indices: Tensor, uniforms: Tensor) -> Tensor:
         def decode(index: int, numbers: list[float]) -> Tensor:
             name, encoded = self.encoded(index)
-            return decode_image(encoded, name, self.crop, numbers)
+            return decode_image(encoded, name, self.crop, numbers, self.channels)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow decodes without holding the interpreter
             images = list(pool.map(decode, indices.tolist(), uniforms.tolist()))
-        return torch.stack(images) if images else torch.empty(0, 3, self.crop.size, self.crop.size, dtype=torch.uint8)
+        empty = torch.empty(0, self.channels, self.crop.size, self.crop.size, dtype=torch.uint8)
+        return torch.stack(images) if images else empty
 
     def with_crop(self, crop: Crop) -> Self:
         return replace(self, crop=crop)
 
     def in_memory(self) -> ImageSet:
-        """Decode all images, once: for sets that fit."""
+        """Decode all images, once; for datasets that fit into memory."""
         if self.draws:
             raise ValueError(f"{self.crop} is random: give a set another crop before it is decoded for good")
         images = self.read(torch.arange(len(self)), torch.empty(len(self), 0))
         return ImageSet(images, self.labels, self.classes)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self)} images, {len(self.classes)} classes, {self.crop})"
+        grey = "grey " if self.channels == 1 else ""
+        return f"{type(self).__name__}({len(self)} {grey}images, {len(self.classes)} classes, {self.crop})"
 
 
 Encoded = TypeVar("Encoded", bound=EncodedSet)
 
 
+def in_their_channels(*parts: Encoded) -> list[Encoded]:
+    """The parts of a dataset with one channel if all images are grey, and as RGB otherwise.
+
+    The headers of the images are read up to the first in colour.
+    """
+
+    def all_grey(part: Encoded) -> bool:
+        return all(is_grey(encoded, name) for name, encoded in map(part.encoded, range(len(part))))
+
+    channels = 1 if all(map(all_grey, parts)) else 3
+    return [replace(part, channels=channels) for part in parts]
+
+
 def complete(
     train: Encoded, *, test: Encoded | None, validation: Encoded | None, crop: Crop, fraction: float, seed: int
 ) -> Splits[Encoded]:
-    """Make three parts of what a set brings: what is lacking is held out of the training images.
+    """The three parts of a dataset; those that it lacks are held out of the training images.
 
     Args:
-        train: The images for training.
-        test: The set's own test images, if it has them.
+        train: The training images.
+        test: The dataset's own test images, if it has them.
         validation: Its own validation images, if it has them.
-        crop: For what is held out.
+        crop: For images that are held out.
         fraction: Of every class, to hold out.
         seed: Decides which images are held out.
     """

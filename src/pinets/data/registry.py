@@ -1,11 +1,11 @@
-"""The data sets by name: how each is read, where it is looked for and where it comes from."""
+"""The datasets by name: how each is read, which folder it has, and where it is downloaded from."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,40 +13,38 @@ from filelock import FileLock
 
 from pinets._files import PathLike
 from pinets._nearest import did_you_mean
-from pinets.data.download import Fetch, Remote, data_folder, fetch, obtain_file, obtain_folder
+from pinets.data.download import Fetch, Remote, data_folder, fetch, made_folder, obtain_file, obtain_folder
 from pinets.data.errors import DataError, MissingDataError, TooFewSamplesError
-from pinets.data.formats.meshes import read_coma, read_dfaust, read_mesh_arrays, read_mesh_folder
 from pinets.data.formats.shards import read_shards
 from pinets.data.samples import Splits
 from pinets.data.sets.cifar import read_cifar10, read_cifar100
-from pinets.data.sets.folders import read_image_folder
+from pinets.data.sets.folders import read_image_folder, read_pictures
 from pinets.data.sets.imagenet import read_imagenet, read_tiny_imagenet
 from pinets.data.sets.mnist import IDX_FILES, read_fashion_mnist, read_mnist
-from pinets.data.sets.pictures import read_pictures
-from pinets.data.sets.speech_commands import read_speech_commands, read_speech_commands_test12
 from pinets.data.sets.yaleb import read_yaleb
 
 __all__ = ["DATA_SETS", "LOCK", "DataSet", "load"]
 
-LOCK = ".pinets.lock"  # in the data folder: held while something is fetched
+LOCK = ".pinets.lock"  # in the data folder: held during a download
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """How to get one data set.
+    """How to get one dataset.
 
     Args:
         summary: One line that says what it is.
-        read: Makes :class:`Splits` of the folder, and takes the set's options.
-        folders: The names its folder may have; the first is what it is unpacked as. ``"."`` is the data folder itself.
-        archive: The archive of the folder, where there is a download.
-        files: The files of the folder, where they are downloaded one by one.
-        by_hand: What to do where there is no download.
-        marker: A folder in it by which it is recognised.
+        read: Reads the folder as :class:`Splits`, and takes the dataset's options. A reader that belongs to a task is
+            named ``"module:function"`` and imported when it is needed: datasets do not depend on tasks.
+        folders: Names that its folder may have; an archive is unpacked to the first. ``"."`` is the data folder itself.
+        archive: An archive of the folder, to download.
+        files: The files of the folder, to download one by one.
+        by_hand: What to do if nothing can be downloaded.
+        marker: A folder inside that must exist.
     """
 
     summary: str
-    read: Callable[..., Splits[Any]]
+    read: Callable[..., Splits[Any]] | str
     folders: tuple[str, ...]
     archive: Remote | None = None
     files: tuple[Remote, ...] = ()
@@ -54,9 +52,17 @@ class DataSet:
     marker: str = "."
 
     @property
+    def reader(self) -> Callable[..., Splits[Any]]:
+        """The function that reads the folder."""
+        if not isinstance(self.read, str):
+            return self.read
+        module, _, name = self.read.partition(":")
+        return getattr(import_module(module), name)
+
+    @property
     def options(self) -> list[str]:
-        """What can be chosen where it is read, such as ``validation``, or the ``size`` of images."""
-        return list(inspect.signature(self.read).parameters)[1:]
+        """The options of the reader, such as ``validation``, or the ``size`` of images."""
+        return list(inspect.signature(self.reader).parameters)[1:]
 
 
 _TORONTO = "https://www.cs.toronto.edu/~kriz"
@@ -111,7 +117,7 @@ DATA_SETS = {
     ),
     "speech_commands": DataSet(
         "Speech Commands v0.02: 105,829 clips of 1 s, 35 words",
-        read_speech_commands,
+        "pinets.tasks.classification.speech.commands:read_speech_commands",
         ("speech_commands_v0.02", "SpeechCommands/speech_commands_v0.02"),
         archive=Remote(
             (f"{_TENSORFLOW}/speech_commands_v0.02.tar.gz",),
@@ -120,7 +126,7 @@ DATA_SETS = {
     ),
     "speech_commands_test12": DataSet(
         "Speech Commands v0.02, the 12-class test set divided by speaker: 4,890 clips of 1 s",
-        read_speech_commands_test12,
+        "pinets.tasks.classification.speech.commands:read_speech_commands_test12",
         ("speech_commands_test_set_v0.02",),
         archive=Remote(
             (f"{_TENSORFLOW}/speech_commands_test_set_v0.02.tar.gz",),
@@ -167,33 +173,39 @@ DATA_SETS = {
     ),
     "coma": DataSet(
         "COMA: 20,466 faces of 12 people in 12 expressions, 5,023 vertices",
-        read_coma,
+        "pinets.tasks.meshes.readers:read_coma",
         ("COMA_data", "coma"),
         by_hand="its licence allows no automatic download: get it from https://coma.is.tue.mpg.de, and unpack the "
         "subjects' folders there",
     ),
     "dfaust": DataSet(
         "DFAUST: 41,000 bodies of 10 people in motion, 6,890 vertices",
-        read_dfaust,
+        "pinets.tasks.meshes.readers:read_dfaust",
         ("dfaust", "DFAUST"),
         by_hand="its licence allows no automatic download: get registrations_f.hdf5 and registrations_m.hdf5 from "
         "https://dfaust.is.tue.mpg.de",
     ),
     "mesh_faces": DataSet(
         "Your own faces in centimetres: train.npy, test.npy, template.obj",
-        partial(read_mesh_arrays, millimetres=10.0),
+        "pinets.tasks.meshes.readers:read_face_arrays",
         ("meshes/faces",),
         by_hand="put train.npy and test.npy, each (N, V, 3), and template.obj there",
     ),
     "mesh_bodies": DataSet(
         "Your own bodies in metres: train.npy, test.npy, template.obj",
-        partial(read_mesh_arrays, millimetres=1000.0),
+        "pinets.tasks.meshes.readers:read_body_arrays",
         ("meshes/bodies",),
         by_hand="put train.npy and test.npy, each (N, V, 3), and template.obj there",
     ),
+    "mesh_motions": DataSet(
+        "Your own bodies in motion in metres, sequences of 60 frames: train.npy, test.npy, template.obj",
+        "pinets.tasks.meshes.readers:read_motion_arrays",
+        ("meshes/motions",),
+        by_hand="put train.npy and test.npy, each (N, V, 3), sequence after sequence, and template.obj there",
+    ),
     "mesh_folder": DataSet(
         "Your own shapes of one topology, one mesh file for each: train/*, test/*",
-        read_mesh_folder,
+        "pinets.tasks.meshes.readers:read_mesh_folder",
         (".",),
         by_hand="put the meshes in train/ and test/, and give that folder's parent",
         marker="train",
@@ -216,14 +228,14 @@ DATA_SETS = {
 def load(
     name: str, data_dir: PathLike | None = None, *, download: bool = True, fetch: Fetch = fetch, **options: Any
 ) -> Splits[Any]:
-    """Load a data set: its training, validation and test samples.
+    """Load a dataset: its training, validation and test samples.
 
     Args:
         name: One of :data:`DATA_SETS`.
-        data_dir: Where sets are looked for; ``$PINETS_DATA`` or the user's cache if left out.
-        download: Whether to fetch what is not there.
-        fetch: What fetches; for tests, and for those who need a proxy of their own.
-        options: Of the set, such as ``validation`` (the fraction held out) and ``seed``, or ``size`` of images.
+        data_dir: The data folder; ``$PINETS_DATA`` or the user's cache if left out.
+        download: Whether to download a dataset that is missing.
+        fetch: Downloads an address to a file; for tests, or a proxy of your own.
+        options: Of the dataset, such as ``validation`` (the fraction held out) and ``seed``, or ``size`` of images.
 
     Example:
         >>> load("cifar11")
@@ -240,21 +252,20 @@ def load(
         raise ValueError(f"validation must lie between 0 and 1, got {options['validation']}")
     folder = _locate(name, data_set, data_folder(data_dir), fetch if download else _refuse)
     try:
-        return data_set.read(folder, **options)
+        return data_set.reader(folder, **options)
     except TooFewSamplesError as error:
         raise TooFewSamplesError(f"{folder}: {error}") from error
 
 
 def _locate(name: str, data_set: DataSet, root: Path, fetch: Fetch) -> Path:
-    """The folder of a set, fetched if it has to be; of several processes one fetches, and the others wait."""
+    """The folder of a dataset, downloaded if it is missing; of several processes one downloads, and the others wait."""
     folder, complete = _look(data_set, root)
     if complete:
         return folder
     if not data_set.archive and not data_set.files:
         raise MissingDataError(_what_to_do(name, data_set, root, folder))
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        with FileLock(root / LOCK):
+        with made_folder(root, LOCK), FileLock(root / LOCK):
             _obtain(data_set, root, fetch)
     except (OSError, DataError) as error:
         raise MissingDataError(f"{_what_to_do(name, data_set, root, folder)} ({error})") from error
@@ -262,14 +273,14 @@ def _locate(name: str, data_set: DataSet, root: Path, fetch: Fetch) -> Path:
 
 
 def _look(data_set: DataSet, root: Path) -> tuple[Path, bool]:
-    """Where a set is, or would be, and whether nothing has to be fetched."""
+    """The folder of a dataset, whether it exists or not, and whether it is complete."""
     found = [root / folder for folder in data_set.folders if (root / folder / data_set.marker).is_dir()]
     folder = found[0] if found else root / data_set.folders[0]
     return folder, bool(found) and not _missing(data_set, folder)
 
 
 def _missing(data_set: DataSet, folder: Path) -> list[Remote]:
-    """The files that are not there, neither compressed nor plain."""
+    """The files that are missing, compressed and plain."""
     return [
         remote
         for remote in data_set.files
@@ -295,7 +306,7 @@ def _what_to_do(name: str, data_set: DataSet, root: Path, folder: Path) -> str:
         lines.append(f"put these files into {folder}: {', '.join(map(str, data_set.files))}")
     else:
         lines.append(data_set.by_hand)
-    lines.append("another place is named by --data or PINETS_DATA")
+    lines.append("or name another data folder, in the call or by PINETS_DATA")
     return "; ".join(lines)
 
 

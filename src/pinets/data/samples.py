@@ -1,7 +1,8 @@
-"""What a data set is: inputs that can be read by index, a label for each, and the names of the classes."""
+"""What a dataset is: inputs that are read by index, a label for each, and the names of the classes."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -10,14 +11,16 @@ from torch import Tensor
 
 from pinets.data.errors import DataError
 
-__all__ = ["ArraySet", "ClipSet", "ImageSet", "SampleSet", "Splits", "check_labels"]
+__all__ = ["ArraySet", "ClipSet", "ImageSet", "SampleSet", "Splits", "check_labels", "fingerprint"]
+
+_LOOKED_AT = 64  # samples that go into a fingerprint
 
 
 class SampleSet(Protocol):
-    """What :class:`pinets.data.Batches` reads from.
+    """A dataset that :class:`pinets.data.Batches` can read.
 
-    ``draws`` is how many uniform random numbers reading one sample uses (a random crop while decoding, say). They are
-    handed to :meth:`read`, one row per index, so that what is read is a pure function of its arguments.
+    ``draws`` is the number of uniform random numbers that reading one sample takes, for a random crop while decoding,
+    say. They are passed to :meth:`read`, one row per index, so that reading is a pure function of its arguments.
     """
 
     @property
@@ -43,7 +46,7 @@ Samples = TypeVar("Samples", bound=SampleSet)
 
 @dataclass(frozen=True)
 class Splits(Generic[Samples]):
-    """The three parts of a data set: train on the first, choose on the second, touch the third once."""
+    """The three parts of a dataset: train on the first, choose on the second, use the third once."""
 
     train: Samples
     validation: Samples
@@ -52,7 +55,7 @@ class Splits(Generic[Samples]):
 
 @dataclass(frozen=True, eq=False)
 class ArraySet:
-    """A data set that lives in memory.
+    """A dataset in memory.
 
     Args:
         inputs: One sample per row.
@@ -97,6 +100,10 @@ class ArraySet:
     def subset(self, indices: Tensor) -> Self:
         return replace(self, inputs=self.inputs[indices], labels=self.labels[indices])
 
+    def stored(self, index: int) -> bytes:
+        """A sample's bytes; empty for computed numbers, which another version of a library may round differently."""
+        return b"" if self.inputs.is_floating_point() else self.inputs[index].contiguous().numpy().tobytes()
+
     def __repr__(self) -> str:
         dtype = str(self.inputs.dtype).removeprefix("torch.")
         shape = tuple(self.inputs.shape[1:])
@@ -134,10 +141,29 @@ class ClipSet(ArraySet):
 
 
 def check_labels(labels: Tensor, classes: int, source: object) -> None:
-    """Refuse a label that names no class, saying where it stands."""
+    """Refuse labels that are not the number of a class; the error names the record."""
     wrong = (labels < 0) | (labels >= classes)
     if wrong.any():
         record = int(wrong.nonzero()[0])
         raise DataError(
             f"{source}: record {record} has label {int(labels[record])}, but labels go from 0 to {classes - 1}"
         )
+
+
+def fingerprint(samples: SampleSet) -> str:
+    """A checksum that tells one dataset from another: the names of the classes, all labels, and a few samples.
+
+    Only sets with a method ``stored(index)``, which returns the bytes of a sample, are told apart by samples too.
+
+    Example:
+        >>> first = ArraySet(torch.tensor([[1], [2]]), torch.tensor([0, 1]), ("cat", "dog"))
+        >>> swapped = ArraySet(torch.tensor([[2], [1]]), torch.tensor([0, 1]), ("cat", "dog"))
+        >>> fingerprint(first) == fingerprint(swapped)
+        False
+    """
+    digest = hashlib.sha256("\0".join(samples.classes).encode())
+    digest.update(samples.labels.numpy().tobytes())
+    stored = getattr(samples, "stored", lambda _: b"")
+    for index in torch.linspace(0, len(samples) - 1, min(_LOOKED_AT, len(samples))).long().tolist():
+        digest.update(stored(index))
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Holding samples out of a set, in the same proportion from every class."""
+"""Holding samples out of a dataset, in the same proportion from every class."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def stratified_sample(labels: Tensor, count: int, *, seed: int = 0) -> Tensor:
 
 
 def _draw(labels: Tensor, counts: list[int], seed: int) -> Tensor:
-    """So many samples of every class that there is, in their order."""
+    """The given number of samples of each class, in the order of the dataset."""
     generator = torch.Generator().manual_seed(seed)
     chosen = []
     for label, count in zip(labels.unique().tolist(), counts, strict=True):
@@ -60,7 +60,7 @@ def _draw(labels: Tensor, counts: list[int], seed: int) -> Tensor:
 
 
 def hold_out(samples: Samples, fraction: float = 0.1, *, seed: int = 0) -> tuple[Samples, Samples]:
-    """Divide a set in two: what remains, and a stratified fraction held out of it.
+    """Divide a dataset in two: the rest, and a stratified fraction that is held out.
 
     Example:
         >>> from pinets.data import ArraySet
@@ -76,7 +76,7 @@ def hold_out(samples: Samples, fraction: float = 0.1, *, seed: int = 0) -> tuple
 
 
 def require_enough(labels: Tensor, *, parts: int) -> None:
-    """Refuse a set of which not so many parts can be held out: each takes one sample of a class, and one must stay."""
+    """Refuse a dataset too small to hold out that many parts: each takes a sample of a class, and one must remain."""
     largest = max(labels.unique(return_counts=True)[1].tolist(), default=0)
     if largest <= parts:
         held = "validation samples" if parts == 1 else "validation and test samples"
@@ -87,7 +87,7 @@ def require_enough(labels: Tensor, *, parts: int) -> None:
 
 
 def divide(samples: Samples, fraction: float, *, seed: int) -> Splits[Samples]:
-    """Three parts of a set that brings none: the fraction is held out for the test, and again for validation."""
+    """Three parts of a dataset that defines none: a fraction is held out for the test, and again for validation."""
     require_enough(samples.labels, parts=2)
     rest, test = hold_out(samples, fraction, seed=seed)
     return Splits(*hold_out(rest, fraction, seed=seed + 1), test)

@@ -18,10 +18,10 @@ from sklearn.utils import check_array, check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from pinets.engine.in_memory import History, Samples, adamw, fit
 from pinets.estimators.parameters import check_at_least_one, check_between, check_device, check_flag, check_model
 from pinets.estimators.scaling import Scaling, fold
 from pinets.polynomial import Polynomial
-from pinets.train.in_memory import History, Samples, adamw, fit
 
 __all__ = ["PolynomialNet"]
 

@@ -1,4 +1,4 @@
-"""The paper's factored bias B_n^T b_n, as a parametrisation of an operator's bias."""
+"""The paper's factored bias B_n^T b_n: a parametrisation of an operator's bias."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FactoredBias(nn.Module):
         return vector @ self.weight
 
     def right_inverse(self, bias: Tensor) -> Tensor:
-        """The vector that makes this bias, which ``operator.bias = ...`` asks for; refused where there is none."""
+        """The vector that gives this bias, for ``operator.bias = ...``; an error if there is none."""
         if bias.is_meta:
             return bias.new_ones(self.weight.shape[0])
         columns, wanted = self.weight.detach().T.double(), bias.detach().double()[:, None]
@@ -45,13 +45,13 @@ class FactoredBias(nn.Module):
         if not torch.allclose(columns @ vector, wanted, rtol=1e-4, atol=1e-6):
             size, features = self.weight.shape
             raise ValueError(
-                f"a factored bias of {features} numbers made from {size} cannot take any value: set its factors "
-                "(parametrizations.bias.original and parametrizations.bias[0].weight) instead"
+                f"a bias of {features} numbers factored through {size} cannot take this value: set its factors "
+                "parametrizations.bias.original and parametrizations.bias[0].weight instead"
             )
         return vector[:, 0].to(bias.dtype)
 
     def start_at(self, bias: Tensor) -> None:
-        """Move the weight so that a vector of ones makes this bias."""
+        """Set the weight so that a vector of ones gives this bias."""
         with torch.no_grad():
             self.weight.add_((bias - self.weight.sum(0)) / len(self.weight))
 
@@ -59,7 +59,7 @@ class FactoredBias(nn.Module):
 def factor_bias(operator: nn.Module, size: int) -> nn.Module:
     r"""Replace the bias of an operator by :math:`B^T b` with :math:`b` of the given size :math:`\omega`.
 
-    The operator's function stays as it was. Its ``bias`` stays readable; :math:`b` is
+    The operator's function does not change. ``operator.bias`` is the product; :math:`b` is
     ``operator.parametrizations.bias.original`` and :math:`B` is ``operator.parametrizations.bias[0].weight``.
 
     Example:
@@ -70,15 +70,15 @@ def factor_bias(operator: nn.Module, size: int) -> nn.Module:
     check_at_least_one("bias_size", size)
     bias = getattr(operator, "bias", None)
     if not isinstance(bias, Tensor) or bias.ndim != 1:
-        raise TypeError(f"only an operator with a bias vector can have it factored, got {operator!r}")
+        raise TypeError(f"factor_bias needs an operator with a bias vector, got {operator!r}")
     factored = FactoredBias(size, bias.shape[0], device=bias.device, dtype=bias.dtype)
     factored.start_at(bias)
-    # `unsafe` since b has another shape than the bias it stands for
+    # unsafe: b has another shape than the bias it replaces
     return parametrize.register_parametrization(operator, "bias", factored, unsafe=True)
 
 
 def set_bias_std(operator: nn.Module, std: float) -> None:
-    """Draw the bias, factored or not, with the given standard deviation; an operator without one is left alone."""
+    """Draw the bias, factored or not, with the given standard deviation; do nothing without a bias."""
     if parametrize.is_parametrized(operator, "bias"):
         parametrization = cast("parametrize.ParametrizationList", operator.get_submodule("parametrizations.bias"))
         factor = cast("FactoredBias", parametrization[0]).weight

@@ -1,4 +1,4 @@
-"""Making the linear operators of a layer, and refusing what cannot work before anything is built."""
+"""Make the linear operators of a layer, and check the arguments of layers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pinets._modes import evaluating
 
 __all__ = ["LinearOperator", "check_at_least_one", "make_operator"]
 
-# known to be linear, and only themselves: what is derived from them may do anything
+# known to be linear; subclasses are not, since they may override forward
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _LINEAR = (nn.Linear, nn.Identity, *_CONVOLUTIONS)
-_PROBED = [(), *((size,) * axes for axes in (1, 2, 3) for size in (8, 32))]  # heights, widths and depths of probes
+_PROBED = [(), *((size,) * axes for axes in (1, 2, 3) for size in (8, 32))]  # spatial sizes of the probes
 
 
 class LinearOperator(Protocol):
-    """What ``op`` must be: a maker of linear maps, such as ``nn.Linear`` or ``partial(nn.Conv2d, kernel_size=3)``."""
+    """The type of ``op``: makes a linear map, such as ``nn.Linear`` or ``partial(nn.Conv2d, kernel_size=3)``."""
 
     def __call__(
         self,
@@ -34,7 +34,7 @@ class LinearOperator(Protocol):
 
 
 def check_at_least_one(name: str, value: Any) -> int:
-    """The value as an int, where it is a whole number from 1 on, of whatever type."""
+    """The value as an int, if it is a whole number of at least 1 of any integer type."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}")
     if value < 1:
@@ -51,32 +51,32 @@ def make_operator(
     device: torch.device | str | None,
     dtype: torch.dtype | None,
 ) -> nn.Module:
-    """Call ``op`` and refuse the result unless it is an affine map (linear where ``bias`` is false)."""
+    """Call ``op`` and check that the result is an affine map, and linear without ``bias``."""
     if not callable(op):
-        raise TypeError(f"op must make linear operators, as nn.Linear does; got {op!r}")
+        raise TypeError(f"op must make linear operators, as nn.Linear does, got {op!r}")
     try:
         operator = op(fan_in, fan_out, bias=bias, device=device, dtype=dtype)
     except TypeError as error:
         raise TypeError(
-            f"op must be callable as op(fan_in, fan_out, bias=..., device=..., dtype=...); {op!r} answered: {error}"
+            f"op must be callable as op(fan_in, fan_out, bias=..., device=..., dtype=...); {op!r} raised: {error}"
         ) from error
     if not isinstance(operator, nn.Module):
         raise TypeError(f"op must return an nn.Module, got {type(operator).__name__}")
     if type(operator) not in _LINEAR:
         _require_affine(operator, fan_in, bias=bias)
     elif not bias and getattr(operator, "bias", None) is not None:
-        raise NonLinearOperatorError(f"op must make operators without a bias where bias=False is asked, got {operator}")
+        raise NonLinearOperatorError(f"op must make operators without a bias if bias=False, got {operator}")
     return operator
 
 
 def _require_affine(operator: nn.Module, fan_in: int, *, bias: bool) -> None:
-    """Probe an operator torch does not know with numbers: f(x + y) + f(0) = f(x) + f(y), or it is not affine.
+    """Check numerically that f(x + y) + f(0) = f(x) + f(y).
 
-    Operators that take no such input, as those on meshes, whose vertices are fixed, are not probed.
+    Operators that accept none of the probes, such as those on meshes of fixed size, are not checked.
     """
     parameter = next(operator.parameters(), None)
     if parameter is not None and parameter.is_meta:
-        return  # there is nothing to compute with; `certify` still looks at the structure
+        return  # no numbers to check with; `certify` still checks the structure
     generator = torch.Generator().manual_seed(0)
     dtype = torch.get_default_dtype() if parameter is None else parameter.dtype
     device = None if parameter is None else parameter.device
@@ -87,7 +87,7 @@ def _require_affine(operator: nn.Module, fan_in: int, *, bias: bool) -> None:
                 constant = operator(torch.zeros_like(x))
                 left, right = operator(x + y) + constant, operator(x) + operator(y)
             except (RuntimeError, ValueError, TypeError, IndexError):
-                continue  # not a shape this operator takes
+                continue  # the operator does not take this shape
             tolerance = 1e3 * torch.finfo(dtype).eps * (1 + right.abs().max())
             if not (left - right).abs().max() <= tolerance:
                 raise NonLinearOperatorError(
@@ -96,11 +96,11 @@ def _require_affine(operator: nn.Module, fan_in: int, *, bias: bool) -> None:
                 )
             if not bias and constant.any():
                 raise NonLinearOperatorError(
-                    f"op must make operators without a bias where bias=False is asked, but {operator!r} gives "
-                    f"{constant.abs().max().item():.3g} for zeros"
+                    f"op must make operators without a bias if bias=False, but {operator!r} maps zeros to "
+                    f"{constant.abs().max().item():.3g}"
                 )
             return
 
 
 class NonLinearOperatorError(TypeError):
-    """An operator that is not linear was given where the recursion needs one."""
+    """An operator of a layer is not linear."""

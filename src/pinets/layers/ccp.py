@@ -27,9 +27,9 @@ class CCP(Polynomial):
         out_features: Size (or channels) :math:`o` of the output.
         rank: Size :math:`k` of the state.
         order: The degree :math:`N` in the input, at least 1.
-        op: Makes the linear operators; called as ``op(fan_in, fan_out, bias=..., device=..., dtype=...)``.
-        head_op: Makes the head, where it is of another kind.
-        device: Where the parameters are made.
+        op: Makes the linear operators, called as ``op(fan_in, fan_out, bias=..., device=..., dtype=...)``.
+        head_op: Makes the head; ``op`` by default.
+        device: Device of the parameters.
         dtype: Type of the parameters.
 
     Example:
@@ -68,7 +68,7 @@ class CCP(Polynomial):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Start with unit variance for unit-variance input, spread over all degrees."""
+        """Draw every parameter: unit-variance input gives unit-variance output, spread over all degrees."""
         draw_coupled_weights([self.start, *(step.gate for step in self.steps)], coupled_odds(self.order, self.rank))
         draw_weight(self.head, 1.0)
         set_bias_std(self.head, 0.0)

@@ -1,12 +1,12 @@
-r"""Initialisation by order and model.
+r"""Initial weights by order and model.
 
 With unit-variance input, every model starts with unit-variance output, and degree :math:`m` of an order-:math:`N`
 model carries the share
 
 .. math:: w_m = \frac{2 (N + 1 - m)}{N (N + 1)}, \qquad m = 1, \ldots, N
 
-of that variance: the degrees fall off linearly, the highest still has :math:`2 / N(N+1)`. How the factors reach these
-shares is computed, not tuned: see :func:`coupled_odds` for CCP and :func:`nested_variances` for NCP and NCP-Skip.
+of that variance: the shares fall off linearly, and the highest degree still has :math:`2 / N(N+1)`.
+:func:`coupled_odds` (CCP) and :func:`nested_variances` (NCP and NCP-Skip) compute the variances of the factors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def degree_shares(order: int) -> list[float]:
-    """The share of the output's variance that degree 1, 2, ..., ``order`` starts with.
+    """The initial share of degree 1, 2, ..., ``order`` in the output's variance.
 
     >>> [round(share, 2) for share in degree_shares(4)]
     [0.4, 0.3, 0.2, 0.1]
@@ -40,12 +40,12 @@ def degree_shares(order: int) -> list[float]:
 
 
 def coupled_odds(order: int, rank: int) -> Tensor:
-    r"""The variance :math:`s_j` that the gates of unit :math:`j` start with in CCP.
+    r"""The initial variance :math:`s_j` of the gates of unit :math:`j` in CCP.
 
     Unit :math:`j` of CCP is :math:`u_1 \prod_{n \ge 2} (1 + u_n)`. With gates of variance :math:`s`, its variance is
     spread over the degrees as Binomial(:math:`N - 1`, :math:`p = s / (1 + s)`): no single :math:`s` reaches all
-    degrees of a high order. Units with different :math:`p` do together. With :math:`p` spread over the units as
-    Beta(1, 2), the mixture is beta-binomial, which is :func:`degree_shares`.
+    degrees of a high order. If :math:`p` is spread over the units as Beta(1, 2), the mixture is beta-binomial, which is
+    :func:`degree_shares`.
     """
     quantile = (torch.arange(rank, dtype=torch.float64) + 0.5) / rank
     p = 1 - (1 - quantile).sqrt()
@@ -54,7 +54,7 @@ def coupled_odds(order: int, rank: int) -> Tensor:
 
 @dataclass(frozen=True)
 class StepVariances:
-    """The variances one step of NCP or NCP-Skip starts with, for a state of variance one."""
+    """Initial variances in a step of NCP or NCP-Skip, for a state of variance one."""
 
     body: float  # of S_n x
     bias: float  # of B_n^T b_n
@@ -62,18 +62,19 @@ class StepVariances:
 
 
 def nested_variances(order: int, features: int, *, skip: float = 0.0) -> tuple[float, list[StepVariances]]:
-    r"""The variances of the first state and of every step of NCP (``skip=0``) and NCP-Skip.
+    r"""The initial variances of the first state and of every step of NCP (``skip=0``) and NCP-Skip.
 
     Write the variance of degree :math:`m` in state :math:`n` as the coefficient of :math:`t^m` in :math:`D_n(t)`.
     A step with gates of variance one gives :math:`D_n = (s_n t + v_n) D_{n-1} + \beta_n t`: the body raises the
     degree, the skip keeps it, the bias starts anew at degree one. So :math:`D_{n-1}` is :math:`D_n` divided by
-    :math:`s_n t + v_n`, with :math:`\beta_n` the remainder; start at the wanted :math:`D_N` and divide down.
+    :math:`s_n t + v_n`, with remainder :math:`\beta_n`; start at the wanted :math:`D_N` and divide.
 
     Args:
         order: The order of the model.
-        features: The size of the input, whose norm is shared by all gates: :math:`E |z|^{2m}` exceeds
-            :math:`(E |z|^2)^m` by :math:`\prod_{i<m} (1 + 2i/d)` for normal input, which the shares make up for.
-        skip: The wanted :math:`v_n / s_n`; halved at a step until all variances are positive.
+        features: The size :math:`d` of the input. All gates see the same norm :math:`|z|`, and for normal input
+            :math:`E |z|^{2m}` exceeds :math:`(E |z|^2)^m` by :math:`\prod_{i<m} (1 + 2i/d)`; the shares are divided
+            by that.
+        skip: The wanted :math:`v_n / s_n`; halved in a step until all variances are positive.
     """
     wanted, moment = [], 1.0
     for degree, share in enumerate(degree_shares(order)):
@@ -103,15 +104,15 @@ def _divide(coefficients: list[float], root: float) -> tuple[list[float], float]
 
 
 def weight_of(operator: nn.Module) -> Tensor | None:
-    """The weight of an operator, if it has one; without, the operator keeps the initialisation it was built with."""
+    """The weight of an operator, or None; an operator without one keeps its own initialisation."""
     weight = getattr(operator, "weight", None)
     return weight if isinstance(weight, Tensor) else None
 
 
 def fan_in(operator: nn.Module) -> int:
-    """How many inputs each output of a linear operator sums over.
+    """The number of inputs that each output of a linear operator sums over.
 
-    Operators that torch does not know say so by a ``fan_in`` attribute, or have a weight of shape (out, in, ...).
+    It is the operator's ``fan_in`` attribute if there is one, else computed from a weight of shape (out, in, ...).
     """
     known = getattr(operator, "fan_in", None)
     if isinstance(known, int):
@@ -120,7 +121,7 @@ def fan_in(operator: nn.Module) -> int:
     if weight is None:
         raise TypeError(f"{operator!r} has neither a weight nor a fan_in")
     if isinstance(operator, nn.modules.conv._ConvTransposeNd):
-        # the weight is (in, out / groups, ...), and each output is reached by one in prod(stride) of the kernel
+        # the weight is (in, out / groups, ...), and one in prod(stride) taps of the kernel reaches an output
         taps = weight.shape[0] // operator.groups * math.prod(operator.kernel_size)
         return max(1, taps // math.prod(operator.stride))
     return weight[0].numel()
@@ -134,16 +135,16 @@ def draw_weight(operator: nn.Module, variance: float) -> None:
 
 
 def draw_coupled_weights(operators: list[nn.Module], odds: Tensor) -> None:
-    """Draw the factors U_1, ..., U_N of CCP, for every unit orthogonal to each other.
+    """Draw the factors U_1, ..., U_N of CCP, orthogonal to each other in every unit.
 
-    Orthogonal factors make the u_n of a unit independent for normal input, so that the variance of their product is
-    the product of their variances also for inputs of small dimension.
+    For normal input the u_n of a unit are then independent, and the variance of their product is the product of their
+    variances, also for inputs of small dimension.
     """
     weights = [_unit_major(operator) for operator in operators]
     order, units = len(operators), odds.numel()
     first = weights[0]
     if first is None or first.is_meta or first.shape[0] != units or any(weight is None for weight in weights):
-        for operator in operators:  # units cannot be told apart: treat them alike
+        for operator in operators:  # no unit axis is known: give all units the same variance
             draw_weight(operator, 1.0 if operator is operators[0] else 1.0 / order)
         return
     taps = first[0].numel()
@@ -158,7 +159,7 @@ def draw_coupled_weights(operators: list[nn.Module], odds: Tensor) -> None:
 
 
 def _unit_major(operator: nn.Module) -> Tensor | None:
-    """The weight as a view of shape (units, ...), where there is one."""
+    """The weight as a view of shape (units, ...), or None."""
     weight = weight_of(operator)
     if weight is not None and isinstance(operator, nn.modules.conv._ConvTransposeNd):
         return weight.transpose(0, 1)

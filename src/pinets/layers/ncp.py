@@ -30,12 +30,12 @@ class NCP(Polynomial):
         out_features: Size (or channels) :math:`o` of the output.
         rank: Size :math:`k` of the state.
         order: The degree :math:`N` in the input, at least 1.
-        op: Makes the linear operators; called as ``op(fan_in, fan_out, bias=..., device=..., dtype=...)``.
-        body_op: Makes the operators on the state, where they are of another kind.
-        head_op: Makes the head, where it is of another kind.
-        bias_size: The paper's :math:`\omega`: learn :math:`B_n` and :math:`b_n` of this size, instead of their
-            product directly.
-        device: Where the parameters are made.
+        op: Makes the linear operators, called as ``op(fan_in, fan_out, bias=..., device=..., dtype=...)``.
+        body_op: Makes the operators on the state; ``op`` by default.
+        head_op: Makes the head; ``op`` by default.
+        bias_size: The paper's :math:`\omega`: learn :math:`B_n` and :math:`b_n` of this size; by default their product
+            is learnt directly.
+        device: Device of the parameters.
         dtype: Type of the parameters.
 
     Example:
@@ -44,7 +44,7 @@ class NCP(Polynomial):
         torch.Size([5, 10])
     """
 
-    skip_ratio = 0.0  # variance of what is carried over, relative to what is multiplied, at the start
+    skip_ratio = 0.0  # initial variance of V_n x relative to that of the product
     equation = "x_n = (A_n z) * (S_n x + b_n)"
 
     def __init__(
@@ -88,7 +88,7 @@ class NCP(Polynomial):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Start with unit variance for unit-variance input, spread over all degrees."""
+        """Draw every parameter: unit-variance input gives unit-variance output, spread over all degrees."""
         features = self.in_features if weight_of(self.start) is None else fan_in(self.start)
         first, steps = nested_variances(self.order, features, skip=self.skip_ratio)
         draw_weight(self.start, first)
@@ -106,7 +106,7 @@ class NCP(Polynomial):
 
 
 class NCPSkip(NCP):
-    r"""NCP whose state is also carried over, through a matrix of its own, without being multiplied.
+    r"""NCP that also carries the state over, through a matrix :math:`V_n`.
 
     .. math::
         x_1 = A_1^T z, \qquad x_n = (A_n^T z) * (S_n^T x_{n-1} + B_n^T b_n) + V_n x_{n-1}, \qquad G(z) = C x_N + \beta

@@ -1,4 +1,4 @@
-"""A polynomial activation: the sum of the powers of what comes in."""
+"""A polynomial activation: the sum of the powers of its input."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class PowerSum(nn.Module):
 
     .. math:: y = x + \sum_{n=2}^{N} \mathrm{norm}_n(\underbrace{x * x * \cdots * x}_{n})
 
-    After a linear operator :math:`S` this is the paper's "ProdPoly simple" layer, which has higher orders without a
-    single new operator: ``nn.Sequential(op(i, o), PowerSum(order))``; the bias :math:`\beta` may follow.
+    After a linear operator :math:`S` this is the paper's "ProdPoly simple" layer, which has higher orders without
+    further operators: ``nn.Sequential(op(i, o), PowerSum(order))``; a bias :math:`\beta` may follow.
 
     Args:
         order: The highest power, at least 1.
-        norm: Makes one normalisation for each power from the second on, as in ``lambda: nn.BatchNorm1d(64)``;
-            none if left out.
+        norm: Makes one normalisation for each power from the second on, such as ``lambda: nn.BatchNorm1d(64)``;
+            none by default.
 
     Example:
         >>> import torch

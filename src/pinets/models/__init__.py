@@ -1,21 +1,55 @@
 """Networks by name, and the classes they are made of."""
 
-from pinets.models.blocks import BasicBlock, Bottleneck
-from pinets.models.dropblock import DropBlock
-from pinets.models.generation import ImageGenerator
+from pinets.models._iresnet import IResNet, iresnet, prodpoly_iresnet
+from pinets.models._monet import MONet, MultilinearLayer, monet
+from pinets.models._polynomial_resnet import DropBlock, polynomial_resnet
+from pinets.models.activation_free import (
+    ccp_generator,
+    linear_generator,
+    ncp_generator,
+    ncp_skip_generator,
+    prodpoly_generator,
+    strided_discriminator,
+)
+from pinets.models.generator import ImageGenerator
 from pinets.models.insightface import insightface_keys, load_insightface
-from pinets.models.iresnet import IResNet, iresnet
-from pinets.models.join import Add, Multiply, Scale, Site
-from pinets.models.monet import MONet, MultilinearLayer, monet
-from pinets.models.pinet import pinet18
+from pinets.models.mesh_autoencoder import MeshAutoencoder
+from pinets.models.mesh_graph import graph_autoencoder
+from pinets.models.mesh_pca import MeshPCA
+from pinets.models.polynext import PolyNeXt
+from pinets.models.polynext_layers import PixelBatchNorm
+from pinets.models.polynext_weights import load_published_polynext
 from pinets.models.polynomial_classifier import PolynomialClassifier, ccp_classifier, ccp_conv_classifier
-from pinets.models.polynomial_resnet import polynomial_resnet
-from pinets.models.prodpoly_iresnet import prodpoly_iresnet
-from pinets.models.prodpoly_resnet import prodpoly_resnet_cifar
-from pinets.models.product import local_product, normalised_product, scaled_product, tanh_product
+from pinets.models.prodpoly_resnet import pinet18, prodpoly_resnet_cifar
 from pinets.models.registry import ModelEntry, create_model, list_models, model_entry, register
+from pinets.models.residual import (
+    Add,
+    BasicBlock,
+    Bottleneck,
+    Multiply,
+    Scale,
+    Site,
+    local_product,
+    normalised_product,
+    scaled_product,
+    tanh_product,
+)
 from pinets.models.resnet import ResNet, resnet_cifar, resnet_imagenet
-from pinets.models.spiral import MeshAutoencoder, MeshPCA, graph_autoencoder, spiral_autoencoder
+from pinets.models.sngan import (
+    SNGANDiscriminator,
+    sngan_discriminator,
+    sngan_generator,
+    sngan_ncp_generator,
+    sngan_prodpoly_generator,
+)
+from pinets.models.spiral import spiral_autoencoder
+from pinets.models.strict_convnet import StrictConvNet
+from pinets.models.stylegan import (
+    StyleGenerator,
+    stylegan_discriminator,
+    stylegan_generator,
+    stylegan_prodpoly_generator,
+)
 
 __all__ = [
     "ModelEntry",
@@ -34,24 +68,43 @@ __all__ = [
     "normalised_product",
     "scaled_product",
     "tanh_product",
-    "MONet",
-    "MultilinearLayer",
-    "DropBlock",
-    "IResNet",
-    "ImageGenerator",
-    "insightface_keys",
-    "iresnet",
-    "load_insightface",
-    "prodpoly_iresnet",
     "resnet_cifar",
     "resnet_imagenet",
     "prodpoly_resnet_cifar",
     "pinet18",
     "polynomial_resnet",
+    "DropBlock",
+    "IResNet",
+    "iresnet",
+    "prodpoly_iresnet",
+    "insightface_keys",
+    "load_insightface",
+    "MONet",
+    "MultilinearLayer",
     "monet",
+    "PolyNeXt",
+    "StrictConvNet",
+    "PixelBatchNorm",
+    "load_published_polynext",
     "PolynomialClassifier",
     "ccp_classifier",
     "ccp_conv_classifier",
+    "ImageGenerator",
+    "ccp_generator",
+    "linear_generator",
+    "ncp_generator",
+    "ncp_skip_generator",
+    "prodpoly_generator",
+    "strided_discriminator",
+    "SNGANDiscriminator",
+    "sngan_discriminator",
+    "sngan_generator",
+    "sngan_ncp_generator",
+    "sngan_prodpoly_generator",
+    "StyleGenerator",
+    "stylegan_discriminator",
+    "stylegan_generator",
+    "stylegan_prodpoly_generator",
     "MeshAutoencoder",
     "MeshPCA",
     "graph_autoencoder",

@@ -1,7 +1,7 @@
-"""Weights of insightface's torch networks, for IR-ResNets and for their Π-nets.
+"""Load weights of insightface's torch networks into IR-ResNets and their Π-nets.
 
-The names are the same. A Π-net has more layers than the file, those of its products; their scale is set to 0, so that
-it computes what the baseline does until it is trained.
+The names are the same. A Π-net has further layers, those of its products; their scale is set to 0, so the Π-net
+computes what the baseline does until it is trained.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from pinets.models.iresnet import IResNet
-from pinets.models.join import Multiply
+from pinets._storage import difference
+from pinets.models._iresnet import IResNet
+from pinets.models.residual import Multiply
 
 __all__ = ["insightface_keys", "load_insightface"]
 
 EPS = 1e-5  # of insightface's batch norms in torch
-_WRAPPERS = ("module.", "backbone.")  # what training scripts put before the names
+_WRAPPERS = ("module.", "backbone.")  # prefixes that training scripts add to the names
 
 
 def insightface_keys(model: IResNet) -> list[str]:
-    """The names of a network's weights that insightface's network of the same depths has."""
+    """The keys of a network's state dict that insightface's network of the same depths has."""
     return [key for key in model.state_dict() if ".join." not in key]
 
 
@@ -28,9 +29,9 @@ def load_insightface(model: IResNet, state: Mapping[str, Tensor], *, eps: float 
     """Load a ``state_dict`` of insightface's ``iresnet``, or of an :class:`IResNet`, into a network or its Π-net.
 
     Args:
-        model: With the depths, width and embedding of the file.
-        state: As ``torch.load(path, weights_only=True)`` gives it.
-        eps: Of the batch norms the weights were trained with; 2e-5 for those that come from MXNet or from pinets.
+        model: A network with the depths, width and embedding of the weights.
+        state: The state dict, from ``torch.load(path, weights_only=True)``.
+        eps: Epsilon of the batch norms in training: 2e-5 for weights from MXNet or pinets.
 
     Example:
         >>> import torch
@@ -44,14 +45,11 @@ def load_insightface(model: IResNet, state: Mapping[str, Tensor], *, eps: float 
         True
     """
     state = {_unwrapped(key): value for key, value in state.items()}
-    expected = insightface_keys(model)
-    # files of old versions of torch do not count batches
-    missing = [key for key in expected if key not in state and not key.endswith(".num_batches_tracked")]
-    strange = [key for key in state if key not in expected]
-    if missing or strange:
-        told = [f"they lack {key} ({len(missing)} in all)" for key in missing[:1]]
-        told += [f"they have {key} ({len(strange)} in all), which the network has not" for key in strange[:1]]
-        raise ValueError(f"not the weights of an IR-ResNet with depths {model.depths}: {', and '.join(told)}")
+    expected = {key: model.state_dict()[key] for key in insightface_keys(model)}
+    for key in [key for key in expected if key.endswith(".num_batches_tracked") and key not in state]:
+        del expected[key]  # files from old versions of torch do not have it
+    if found := difference(expected, state):
+        raise ValueError(f"not the weights of an IR-ResNet with depths {model.depths}: {found}")
     model.load_state_dict(state, strict=False)
     for module in model.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -67,7 +65,7 @@ def _unwrapped(key: str) -> str:
 
 
 def _silence(join: Multiply) -> None:
-    """Make the product's contribution 0, by the last layer on it."""
+    """Set the last layer of the product to zero."""
     last = [module for module in join.step.norm.modules() if isinstance(module, nn.BatchNorm2d)][-1]
     nn.init.zeros_(last.weight)
     nn.init.zeros_(last.bias)

@@ -1,4 +1,4 @@
-r"""Classifiers that are one polynomial of the image and nothing else, shallow enough to be evaluated encrypted.
+r"""Classifiers that are one polynomial of the image, shallow enough for encrypted inference.
 
 The state of a CCP is a product, :math:`u_1 * (1 + u_2) * \dots * (1 + u_N)`, so a tree of multiplications computes it
 in :math:`\lceil \log_2 N \rceil` levels; ``pinets encrypt plan`` counts them.
@@ -9,28 +9,26 @@ from __future__ import annotations
 from functools import partial
 from math import prod
 
-import torch
 from torch import Tensor, nn
 
 from pinets.layers import CCP
 from pinets.layers.initialization import coupled_odds, draw_coupled_weights
-from pinets.models.head import make_classifier
+from pinets.models.parts import make_classifier, reset_layers
 from pinets.models.registry import register
-from pinets.models.reset import reset_layers
 from pinets.polynomial import Polynomial
 
 __all__ = ["PolynomialClassifier", "ccp_classifier", "ccp_conv_classifier"]
 
 
 class CCPState(Polynomial):
-    """The last state of a CCP, without its head."""
+    """A CCP without its head: the last state."""
 
     def __init__(self, ccp: CCP) -> None:
         super().__init__(ccp.start, ccp.steps)
         self.rank = ccp.rank
 
     def reset_parameters(self) -> None:
-        """As the CCP."""
+        """Draw the factors as the CCP does."""
         draw_coupled_weights([self.start, *(step.gate for step in self.steps)], coupled_odds(self.order, self.rank))
 
 
@@ -38,37 +36,24 @@ class PolynomialClassifier(nn.Module):
     """A polynomial, and a linear classifier on its last state.
 
     Args:
-        features: The polynomial, which gives one vector or one map for each image.
-        num_features: The size of what it gives, flattened.
-        num_classes: Outputs; 0 for none.
-        device: Where the parameters are made.
-        dtype: Type of the parameters.
+        features: The polynomial, which maps each image to a vector or a map.
+        num_features: Size of the flattened vector or map.
+        num_classes: Number of outputs; 0 for no classifier.
     """
 
-    def __init__(
-        self,
-        features: nn.Module,
-        num_features: int,
-        num_classes: int,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, features: nn.Module, num_features: int, num_classes: int) -> None:
         super().__init__()
         self.features = features
         self.num_features = num_features
-        self.reset_classifier(num_classes, device=device, dtype=dtype)
+        self.reset_classifier(num_classes)
 
     def reset_parameters(self) -> None:
-        """Start anew."""
+        """Draw every parameter anew."""
         reset_layers(self)
 
-    def reset_classifier(
-        self, num_classes: int, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> None:
-        """Put a fresh classifier on top; 0 classes for none. Device and type are those of the network if left out."""
-        like = next(self.features.parameters())
-        self.fc = make_classifier(self.num_features, num_classes, like=like, device=device, dtype=dtype)
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the classifier by a fresh one; 0 classes for none."""
+        self.fc = make_classifier(self.num_features, num_classes, like=next(self.features.parameters()))
         self.num_classes = num_classes
 
     def forward_features(self, x: Tensor) -> Tensor:
@@ -82,31 +67,23 @@ class PolynomialClassifier(nn.Module):
 
 
 def ccp_classifier(
-    *,
-    image: tuple[int, int, int] = (1, 28, 28),
-    num_classes: int = 10,
-    rank: int = 128,
-    order: int = 4,
-    device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
+    *, image: tuple[int, int, int] = (1, 28, 28), num_classes: int = 10, rank: int = 128, order: int = 4
 ) -> PolynomialClassifier:
     """A CCP of the image's pixels.
 
     Args:
         image: Channels, height and width.
-        num_classes: Outputs; 0 for none.
+        num_classes: Number of outputs; 0 for no classifier.
         rank: Size of the state.
         order: The degree in the image.
-        device: Where the parameters are made.
-        dtype: Type of the parameters.
 
     Example:
+        >>> import torch
         >>> ccp_classifier(rank=16)(torch.randn(2, 1, 28, 28)).shape
         torch.Size([2, 10])
     """
-    ccp = CCP(prod(image), 1, rank=rank, order=order, device=device, dtype=dtype)
-    features = nn.Sequential(nn.Flatten(), CCPState(ccp))
-    return PolynomialClassifier(features, rank, num_classes, device=device, dtype=dtype)
+    state = CCPState(CCP(prod(image), 1, rank=rank, order=order))
+    return PolynomialClassifier(nn.Sequential(nn.Flatten(), state), rank, num_classes)
 
 
 def ccp_conv_classifier(
@@ -117,31 +94,27 @@ def ccp_conv_classifier(
     kernel: int = 6,
     stride: int = 4,
     order: int = 4,
-    device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
 ) -> PolynomialClassifier:
     """A CCP whose operators are convolutions of the image, and a linear classifier on its map.
 
     Args:
         image: Channels, height and width.
-        num_classes: Outputs; 0 for none.
-        channels: Of the state.
+        num_classes: Number of outputs; 0 for no classifier.
+        channels: Channels of the state.
         kernel: Height and width of the convolutions.
         stride: Pixels between two positions.
         order: The degree in the image.
-        device: Where the parameters are made.
-        dtype: Type of the parameters.
 
     Example:
+        >>> import torch
         >>> ccp_conv_classifier(channels=4)(torch.randn(2, 3, 32, 32)).shape
         torch.Size([2, 10])
     """
     padding = max(0, kernel - stride + 1) // 2
     op = partial(nn.Conv2d, kernel_size=kernel, stride=stride, padding=padding)
-    ccp = CCP(image[0], 1, rank=channels, order=order, op=op, head_op=nn.Linear, device=device, dtype=dtype)
+    ccp = CCP(image[0], 1, rank=channels, order=order, op=op, head_op=nn.Linear)
     positions = prod((size + 2 * padding - kernel) // stride + 1 for size in image[1:])
-    features = CCPState(ccp)
-    return PolynomialClassifier(features, channels * positions, num_classes, device=device, dtype=dtype)
+    return PolynomialClassifier(CCPState(ccp), channels * positions, num_classes)
 
 
 _CCP = partial(register, build=ccp_classifier, input_shape=(1, 28, 28), toy={"rank": 4})

@@ -1,23 +1,35 @@
-r"""Prodpoly-ResNet, the paper's residual Π-nets: every block multiplies its shortcut with its branch.
+r"""Prodpoly-ResNet and PiNet: ResNets whose blocks also multiply their shortcut with their branch.
 
-On CIFAR and speech, :math:`s + r + \alpha L(L(s * r))` with :math:`\alpha` from 0 (see
-:func:`pinets.models.product.local_product`); on ImageNet, :math:`s + r + \tanh(s * r)`. A ReLU follows, as in the
-baseline. The blocks are fewer than the baseline's, for the same accuracy.
+Prodpoly-ResNet adds :math:`\alpha L(L(s * r))` with :math:`\alpha` from 0 on CIFAR and speech (see
+:func:`pinets.models.residual.local_product`) and :math:`\tanh(s * r)` on ImageNet, before the ReLU of the baseline. It
+needs fewer blocks than the baseline for the same accuracy.
+
+PiNet-18 adds :math:`\mathrm{BN}(s * r)`. Without activations it reaches 64-65 % on ImageNet, where ResNet18 without
+activations reaches 18 %. Its published version has a max-pool, which is not a polynomial; with ``pool="average"`` it is
+one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Literal
 
-import torch
+from torch import nn
 
-from pinets.models.blocks import Bottleneck
-from pinets.models.product import Where, local_product, tanh_product
+from pinets.models.parts import ACTIVATIONS, ActivationName, choose
 from pinets.models.registry import register
+from pinets.models.residual import (
+    BasicBlock,
+    Bottleneck,
+    Where,
+    local_product,
+    normalised_product,
+    tanh_product,
+)
 from pinets.models.resnet import ResNet, resnet_cifar, resnet_imagenet
 
-__all__ = ["prodpoly_resnet_cifar"]
+__all__ = ["pinet18", "prodpoly_resnet_cifar"]
 
 
 def prodpoly_resnet_cifar(
@@ -28,22 +40,20 @@ def prodpoly_resnet_cifar(
     width: int = 64,
     local_convs: int = 2,
     local_where: Where = "everywhere",
-    device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
 ) -> ResNet:
     """A Prodpoly-ResNet for images of CIFAR's size.
 
     Args:
-        depths: The number of blocks in each stage.
-        num_classes: Outputs; 0 for none.
+        depths: Number of blocks in each stage.
+        num_classes: Number of outputs; 0 for no classifier.
         in_channels: Channels of the images.
         width: Channels of the first stage.
-        local_convs: How many 1x1 convolutions the product goes through.
-        local_where: In which blocks: ``"everywhere"``, or where the shortcut is ``"identity"`` or ``"projection"``.
-        device: Where the parameters are made.
-        dtype: Type of the parameters.
+        local_convs: Number of 1x1 convolutions on the product.
+        local_where: The blocks that have them: ``"everywhere"``, or those whose shortcut is the ``"identity"`` or a
+            ``"projection"``.
 
     Example:
+        >>> import torch
         >>> model = prodpoly_resnet_cifar(depths=(1, 1), width=8)
         >>> model(torch.randn(2, 3, 32, 32)).shape
         torch.Size([2, 10])
@@ -54,12 +64,47 @@ def prodpoly_resnet_cifar(
         in_channels=in_channels,
         width=width,
         join=partial(local_product, convs=local_convs, where=local_where),
-        device=device,
-        dtype=dtype,
+    )
+
+
+_POOLS = {"max": nn.MaxPool2d, "average": nn.AvgPool2d}
+
+
+def pinet18(
+    *,
+    conv: bool,
+    activation: ActivationName = "none",
+    pool: Literal["max", "average"] = "max",
+    depths: Sequence[int] = (2, 2, 2, 2),
+    num_classes: int = 1000,
+    in_channels: int = 3,
+    width: int = 64,
+) -> ResNet:
+    """PiNet-18 for images of ImageNet's size.
+
+    Args:
+        conv: Whether the product goes through a 1x1 convolution before it is normalised.
+        activation: ``"none"``, or ``"relu"`` wherever ResNet18 has one.
+        pool: The pooling after the first convolution.
+        depths: Number of blocks in each stage.
+        num_classes: Number of outputs; 0 for no classifier.
+        in_channels: Channels of the images.
+        width: Channels of the first stage.
+    """
+    return resnet_imagenet(
+        block=BasicBlock,
+        depths=depths,
+        num_classes=num_classes,
+        in_channels=in_channels,
+        width=width,
+        join=partial(normalised_product, conv=conv),
+        activation=choose(activation, ACTIVATIONS, "activation"),
+        maxpool=choose(pool, _POOLS, "pool")(3, stride=2, padding=1),
     )
 
 
 _SMALL = partial(register, build=prodpoly_resnet_cifar, input_shape=(3, 32, 32), toy={"width": 4, "depths": (1, 2)})
+_PINET = partial(register, build=pinet18, input_shape=(3, 224, 224), toy={"width": 4, "depths": (1, 2)})
 
 _SMALL(
     "prodpoly_resnet18_cifar",
@@ -97,3 +142,7 @@ register(
     toy={"width": 4, "depths": (1, 2)},
     summary="Prodpoly-ResNet50 for ImageNet: tanh of the product, no further parameters; ResNet50's weights load",
 )
+_PINET("pinet18", conv=False, summary="PiNet-18 without activations")
+_PINET("pinet18_1x1", conv=True, summary="PiNet-18 with 1x1 convolutions on the products, without activations")
+_PINET("pinet18_relu", conv=False, activation="relu", summary="PiNet-18 with ReLU")
+_PINET("pinet18_1x1_relu", conv=True, activation="relu", summary="PiNet-18 with 1x1 convolutions, with ReLU")

@@ -17,15 +17,15 @@ __all__ = ["ModelEntry", "create_model", "list_models", "model_entry", "register
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """What is known of a model before it is built.
+    """A registered model.
 
     Attributes:
-        name: What :func:`create_model` knows it by.
-        build: Makes the model; its defaults are those of the paper.
+        name: Its name for :func:`create_model`.
+        build: Builds the model; its defaults are those of the paper.
         summary: One line about it.
         input_shape: The shape of one input, without the batch.
         toy: Arguments for a version small enough for a first look, or for a test.
-        task: What it is for.
+        task: Its task, such as ``"classification"``.
     """
 
     name: str
@@ -56,7 +56,7 @@ def register(
 
 
 def list_models(task: str | None = None) -> list[str]:
-    """The names that :func:`create_model` knows, of one task if given.
+    """The names of all registered models, or of those for one task.
 
     >>> "prodpoly_resnet50" in list_models("classification")
     True
@@ -65,7 +65,7 @@ def list_models(task: str | None = None) -> list[str]:
 
 
 def model_entry(name: str) -> ModelEntry:
-    """What is known of a registered model before it is built.
+    """The entry of a registered model.
 
     >>> model_entry("resnet34_speech").input_shape
     (1, 32, 32)
@@ -78,9 +78,11 @@ def model_entry(name: str) -> ModelEntry:
 def create_model(name: str, **arguments: Any) -> nn.Module:
     """Build a registered model; :func:`list_models` has the names.
 
+    Move it with ``.to(device, dtype)``, or build it under ``torch.device(...)``.
+
     Args:
-        name: Of the model.
-        arguments: Passed on; what is left out is as in the paper.
+        name: Name of the model.
+        arguments: Arguments of its builder; the defaults are those of the paper.
 
     Example:
         >>> model = create_model("prodpoly_resnet18_cifar", num_classes=10, width=16)

@@ -1,44 +1,39 @@
-"""Residual networks: the baselines, and the frame in which the residual Π-nets are built."""
+"""Residual networks: the baselines, and the class that the residual Π-nets are built with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import torch
 from torch import Tensor, nn
 
 from pinets.layers.build import check_at_least_one
-from pinets.models.blocks import BasicBlock, Bottleneck, ResidualBlock
-from pinets.models.choices import Activation, relu
-from pinets.models.head import make_classifier
-from pinets.models.join import JoinMaker, add
+from pinets.models.parts import Activation, make_classifier, relu, reset_layers
 from pinets.models.registry import register
-from pinets.models.reset import reset_layers
+from pinets.models.residual import BasicBlock, Bottleneck, JoinMaker, ResidualBlock, add
 
 __all__ = ["ResNet", "resnet_cifar", "resnet_imagenet", "small_stem"]
 
 
 class ResNet(nn.Module):
-    """A residual network; with the blocks' join as an argument, also a Π-net.
+    """A residual network. The join of its blocks makes it a baseline or a Π-net.
 
     The attributes are torchvision's: ``conv1``, ``bn1``, ``layer1.0.conv1``, ..., ``fc``.
 
     Args:
-        block: The kind of block.
-        depths: The number of blocks in each stage; from the second on, each halves height and width.
-        num_classes: Outputs; 0 for none, so that the network returns its pooled features.
+        block: Class of the blocks.
+        depths: Number of blocks in each stage; from the second on, each stage halves height and width.
+        num_classes: Number of outputs; with 0 the network returns its pooled features.
         width: Channels inside the blocks of the first stage; every further stage doubles them.
-        conv1: Makes the first convolution, from the number of its outputs.
-        maxpool: What reduces the size before the first stage; ``nn.Identity()`` for small images.
-        join: Makes what puts shortcut and branch together.
+        conv1: Makes the first convolution from the number of its outputs.
+        maxpool: Reduces the size before the first stage; ``nn.Identity()`` for small images.
+        join: Makes the join of a block.
         activation: Makes the activations; ``nn.Identity`` for none.
-        after_stage: Applied after the stages, the first after the first; nothing where left out.
-        draw: Draws the weight of a convolution; as torchvision if left out.
-        device: Where the parameters are made.
-        dtype: Type of the parameters.
+        after_stage: Layers after the first stages.
+        draw: Draws the weight of a convolution; as torchvision by default.
 
     Example:
+        >>> import torch
         >>> model = resnet_cifar(depths=(1, 1), width=8, num_classes=10)
         >>> x = torch.randn(2, 3, 32, 32)
         >>> model(x).shape, model.forward_features(x).shape
@@ -58,8 +53,6 @@ class ResNet(nn.Module):
         activation: Activation,
         after_stage: Sequence[nn.Module] = (),
         draw: Callable[[Tensor], object] | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_at_least_one("width", width)
@@ -67,8 +60,8 @@ class ResNet(nn.Module):
             raise ValueError("depths must have at least one stage, got none")
         for depth in depths:
             check_at_least_one("every one of depths", depth)
-        self.conv1 = conv1(width, bias=False, device=device, dtype=dtype)
-        self.bn1 = nn.BatchNorm2d(width, device=device, dtype=dtype)
+        self.conv1 = conv1(width, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
         self.relu = activation()
         self.maxpool = maxpool
         self.stage_names = [f"layer{number}" for number, _ in enumerate(depths, 1)]
@@ -78,17 +71,7 @@ class ResNet(nn.Module):
             inside = width * 2**number
             for position in range(depth):
                 stride = 2 if position == 0 and number > 0 else 1
-                blocks.append(
-                    block(
-                        channels,
-                        inside,
-                        stride=stride,
-                        join=join,
-                        activation=activation,
-                        device=device,
-                        dtype=dtype,
-                    )
-                )
+                blocks.append(block(channels, inside, stride=stride, join=join, activation=activation))
                 channels = inside * block.expansion
             self.add_module(name, nn.Sequential(*blocks))
         self.after_stage = nn.ModuleList([*after_stage, *(nn.Identity() for _ in depths[len(after_stage) :])])
@@ -100,22 +83,18 @@ class ResNet(nn.Module):
         self._draw_convolutions()
 
     def reset_parameters(self) -> None:
-        """Start anew: as a network that is made with the same seed."""
+        """Draw every parameter anew, as for a network built with the same seed."""
         reset_layers(self)
         self._draw_convolutions()
 
     def _draw_convolutions(self) -> None:
-        """Other layers start as they were made."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 self.draw(module.weight)
 
-    def reset_classifier(
-        self, num_classes: int, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> None:
-        """Put a fresh classifier on top; 0 classes for none. Device and type are those of the network if left out."""
-        like = next(self.parameters())
-        self.fc = make_classifier(self.num_features, num_classes, like=like, device=device, dtype=dtype)
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the classifier by a fresh one; 0 classes for none."""
+        self.fc = make_classifier(self.num_features, num_classes, like=self.conv1.weight)
         self.num_classes = num_classes
 
     @property
@@ -130,7 +109,7 @@ class ResNet(nn.Module):
         return x
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """From the map of features to the outputs, or to the pooled features that the classifier would see."""
+        """From the map of features to the outputs, or to the input of the classifier."""
         x = self.avgpool(x).flatten(1)
         return x if pre_logits else self.fc(x)
 
@@ -158,8 +137,6 @@ def resnet_cifar(
     in_channels: int = 3,
     width: int = 64,
     join: JoinMaker = add,
-    device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
 ) -> ResNet:
     """A ResNet of basic blocks for images of CIFAR's size."""
     return ResNet(
@@ -171,8 +148,6 @@ def resnet_cifar(
         maxpool=nn.Identity(),
         join=join,
         activation=relu,
-        device=device,
-        dtype=dtype,
     )
 
 
@@ -186,8 +161,6 @@ def resnet_imagenet(
     join: JoinMaker = add,
     activation: Activation = relu,
     maxpool: nn.Module | None = None,
-    device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
 ) -> ResNet:
     """A ResNet for images of ImageNet's size; torchvision's weights load into the baselines."""
     return ResNet(
@@ -199,8 +172,6 @@ def resnet_imagenet(
         maxpool=nn.MaxPool2d(3, stride=2, padding=1) if maxpool is None else maxpool,
         join=join,
         activation=activation,
-        device=device,
-        dtype=dtype,
     )
 
 

@@ -1,4 +1,4 @@
-"""Mixing neighbouring pixels without a weight: each quarter of the channels moves by one pixel."""
+"""Mix neighbouring pixels without weights: shift each quarter of the channels by one pixel."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["SpatialShift"]
 
 
 class SpatialShift(nn.Module):
-    """Move the four quarters of the channels down, up, right and left by one pixel; the border keeps its values.
+    """Shift the four quarters of the channels down, up, right and left by one pixel; the border keeps its values.
 
-    Channels come last: the shape is (batch, height, width, channels). Linear, without parameters.
+    The input is (batch, height, width, channels). Linear, without parameters.
 
     Example:
         >>> x = torch.arange(3.0).reshape(1, 3, 1, 1).expand(1, 3, 1, 4)

@@ -1,1 +1,36 @@
-"""Figures and self-contained HTML pages: whatever a reader would rather look at."""
+"""What every task's report is made of: figures, pages, tables, and the runs they are about."""
+
+from pinets.report.figures import COLORS, band, drawing_png, drawing_svg, figure_svg, new_figure, tidy
+from pinets.report.page import Page, code, paragraph, picture, table
+from pinets.report.runs import Groups, RecipeSummary, group_runs, summarize
+from pinets.report.tables import aligned, markdown_table, plus_minus, protocols, result_rows, text_table
+from pinets.report.training import curve_drawing, curve_figure, curves, write_report
+
+__all__ = [
+    "COLORS",
+    "Groups",
+    "Page",
+    "RecipeSummary",
+    "aligned",
+    "band",
+    "code",
+    "curve_drawing",
+    "curve_figure",
+    "curves",
+    "drawing_png",
+    "drawing_svg",
+    "figure_svg",
+    "group_runs",
+    "markdown_table",
+    "new_figure",
+    "paragraph",
+    "picture",
+    "plus_minus",
+    "protocols",
+    "result_rows",
+    "summarize",
+    "table",
+    "text_table",
+    "tidy",
+    "write_report",
+]

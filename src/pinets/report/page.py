@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-__all__ = ["Page", "code", "paragraph", "table"]
+__all__ = ["Page", "code", "paragraph", "picture", "table"]
 
 _STYLE = """
 :root { --ink: #1d2433; --soft: #5b6475; --line: #dfe3ea; --paper: #ffffff; --ground: #f4f6f9; --accent: #3556c9; }
@@ -31,11 +33,22 @@ pre { background: var(--ground); border: 1px solid var(--line); border-radius: 8
 
 
 def paragraph(text: str) -> str:
+    """A paragraph of plain text."""
     return f"<p>{html.escape(text)}</p>"
 
 
 def code(text: str) -> str:
+    """Text as it is, in the font of code."""
     return f"<pre><code>{html.escape(text)}</code></pre>"
+
+
+def picture(path: Path, caption: str) -> str:
+    """A PNG file with its caption, as a fragment that holds the file."""
+    data = base64.b64encode(path.read_bytes()).decode()
+    image = (
+        f'<img src="data:image/png;base64,{data}" alt="{html.escape(caption)}" style="max-width:100%;min-width:20rem">'
+    )
+    return f"<figure>{image}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, strong: Sequence[int] = ()) -> str:

@@ -1,1 +1,1 @@
-"""File formats, read with care: what is damaged or foreign is refused by its name, and nothing is ever executed."""
+"""File formats. Damaged and foreign files are refused by name, and nothing in a file is ever executed."""

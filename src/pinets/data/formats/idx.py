@@ -16,7 +16,7 @@ from pinets.data.errors import DataError, MissingDataError
 __all__ = ["find_idx", "read_idx"]
 
 _UNSIGNED_BYTE = 0x08
-_MOST_BYTES = 1 << 34  # a header asking for more is damaged, not a data set
+_MOST_BYTES, _MOST_TIMES = 1 << 28, 100  # of compressed data: in all, or for each byte of the file
 
 
 def find_idx(folder: Path, name: str) -> Path:
@@ -49,8 +49,12 @@ def read_idx(path: Path, *, dimensions: int) -> Tensor:
                 raise DataError(f"{path}: cut short within its header, after {len(header)} bytes")
             sizes = struct.unpack(f">{dimensions}I", header[4:])
             count = math.prod(sizes)
-            if count > _MOST_BYTES:
-                raise DataError(f"{path}: its header asks for {' x '.join(map(str, sizes))} bytes; it is damaged")
+            size = path.stat().st_size
+            if count > (max(_MOST_BYTES, _MOST_TIMES * size) if compressed else size):
+                raise DataError(
+                    f"{path}: its header asks for {' x '.join(map(str, sizes))} bytes, too many for a file of {size}; "
+                    "it is damaged"
+                )
             body = file.read(count + 1)  # one more than announced, to see whether there is more
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path}: its compressed data is damaged or cut short ({error})") from error

@@ -1,8 +1,8 @@
-"""WebDataset shards, for sets larger than memory: tar files in which ``key.jpg`` and ``key.cls`` stand together.
+"""WebDataset shards, for datasets larger than memory: tar files that hold ``key.jpg`` beside ``key.cls``.
 
-A shard is read at any place: the position of every image is looked up once, when the set is opened. So batches are the
-same whether one process reads them or several, and a resumed run needs not read again what it has seen. An epoch goes
-through the shards in random order, a few at a time, and shuffles within these: neighbouring reads stay in few files.
+The position of every image is looked up once, when the dataset is opened; afterwards images are read in any order. So
+batches are the same for one process and for several, and a resumed run does not read again what it has seen. An epoch
+goes through the shards in random order, a few at a time, and shuffles within these, so that reads stay in few files.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from torch.nn import functional as F
 
 from pinets._extras import require
 from pinets._files import PathLike
-from pinets.data.encoded import EncodedSet, complete
+from pinets.data.encoded import EncodedSet, complete, in_their_channels
 from pinets.data.errors import DataError, MissingDataError
-from pinets.data.formats.decode import Crop, encode_png
+from pinets.data.formats.images import Crop, encode_png
 from pinets.data.samples import ImageSet, Splits, check_labels
 from pinets.data.sets.folders import crops
 
@@ -50,8 +50,8 @@ class ShardSet(EncodedSet):
 
     Args:
         shards: The tar files.
-        places: The shard, the first byte and the size of every image, int64 (N, 3).
-        together: How many shards are shuffled with each other.
+        places: Shard, first byte and size of every image, int64 (N, 3).
+        together: Number of shards that are shuffled together.
     """
 
     shards: tuple[str, ...]
@@ -81,12 +81,12 @@ class ShardSet(EncodedSet):
 
 
 def open_shards(shards: Sequence[PathLike], crop: Crop, classes: Sequence[str] | None = None) -> ShardSet:
-    """Look up where the images of some shards are.
+    """Open shards: look up where their images are.
 
     Args:
         shards: Tar files.
         crop: For decoding.
-        classes: Their names; the numbers that are found if left out.
+        classes: Their names; by default the numbers found in the shards.
     """
     places, labels = [], []
     for number, path in enumerate(map(Path, shards)):
@@ -105,7 +105,7 @@ def read_shards(folder: Path, *, size: int = 224, validation: float = 0.1, seed:
 
     Args:
         folder: Holds the shards.
-        size: Of the images: a random part of them for training, the centre for validation and test.
+        size: Height and width of a random part of each image for training, and of its centre for validation and test.
         validation: The fraction of every class held out of the training images, where there are no such shards.
         seed: Decides which images are held out.
     """
@@ -115,27 +115,34 @@ def read_shards(folder: Path, *, size: int = 224, validation: float = 0.1, seed:
     if not shards["train"]:
         raise MissingDataError(f"{folder} holds no shards for training, train-000000.tar and so on")
     train = open_shards(shards["train"], train_crop, classes)
-    test, own_validation = (
-        open_shards(shards[part], test_crop, train.classes) if shards[part] else None for part in ("test", "validation")
+    own = {part: open_shards(shards[part], test_crop, train.classes) for part in ("test", "validation") if shards[part]}
+    train, *others = in_their_channels(train, *own.values())
+    own = dict(zip(own, others, strict=True))
+    return complete(
+        train,
+        test=own.get("test"),
+        validation=own.get("validation"),
+        crop=test_crop,
+        fraction=validation,
+        seed=seed,
     )
-    return complete(train, test=test, validation=own_validation, crop=test_crop, fraction=validation, seed=seed)
 
 
 def shard_classes(folder: Path) -> list[str] | None:
-    """The names of the classes of a folder of shards, if it tells them."""
+    """The names of the classes in ``classes.txt`` of a folder of shards, if there is one."""
     named = folder / CLASSES
     return named.read_text(encoding="utf-8").splitlines() if named.is_file() else None
 
 
 def write_shards(splits: Splits[Any], folder: PathLike, *, per_shard: int = 1000, seed: int = 0) -> None:
-    """Write a set as shards, in random order; ``folder`` appears once all of them are complete.
+    """Write a dataset as shards, in random order; ``folder`` appears when all of them are complete.
 
     Encoded images are copied as they are, decoded ones become PNG.
 
     Args:
-        splits: Of :class:`pinets.data.ImageSet`, or of a set of encoded images.
+        splits: Three :class:`pinets.data.ImageSet`, or sets of encoded images.
         folder: Must not exist yet.
-        per_shard: How many images go into a file.
+        per_shard: Images in a file.
         seed: Of the order.
     """
     with new_folder(Path(folder)) as partial:
@@ -149,7 +156,7 @@ def write_shards(splits: Splits[Any], folder: PathLike, *, per_shard: int = 1000
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write to, which takes its name when all is written, and vanishes if that fails."""
+    """A temporary folder to write to, which gets its name when all is written, and is removed if that fails."""
     if folder.exists():
         raise FileExistsError(f"{folder} exists already: shards are written to a new folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -173,7 +180,7 @@ def _write_shard(path: Path, samples: ImageSet | EncodedSet, indices: Sequence[i
 
 
 def image_kind(encoded: bytes, name: str) -> str:
-    """The ending that belongs to an image's first bytes."""
+    """The file ending of an image, by its first bytes."""
     starts = {b"\xff\xd8": "jpg", b"\x89PNG": "png", b"RIFF": "webp", b"BM": "bmp", b"P5": "ppm", b"P6": "ppm"}
     for start, kind in starts.items():
         if encoded.startswith(start):
@@ -190,6 +197,7 @@ def _index(path: Path) -> tuple[Tensor, Tensor]:
     """Where every image of a shard starts and how long it is, (N, 2), and its label."""
     images: dict[str, tuple[int, int]] = {}
     labels: dict[str, int] = {}
+    size = path.stat().st_size
     try:
         with tarfile.open(path, "r:") as tar:
             for member in tar:
@@ -198,6 +206,10 @@ def _index(path: Path) -> tuple[Tensor, Tensor]:
                 key = folder + slash + stem  # as WebDataset has it
                 if not member.isfile():
                     continue
+                if member.size < 0 or member.offset_data + member.size > size:
+                    raise DataError(
+                        f"{path}: damaged or cut short, {member.name} has {member.size} bytes by its header"
+                    )
                 if ending.lower() in _IMAGES:
                     _require_new(key, images, path)
                     images[key] = member.offset_data, member.size
@@ -205,7 +217,9 @@ def _index(path: Path) -> tuple[Tensor, Tensor]:
                     _require_new(key, labels, path)
                     labels[key] = _label(tar, member, path)
             _require_end(path, tar.offset)
-    except tarfile.TarError as error:
+    except DataError:
+        raise
+    except (tarfile.TarError, ValueError, OverflowError, MemoryError) as error:  # names and sizes may be anything
         raise DataError(f"{path}: damaged or cut short ({error})") from error
     if alone := sorted(set(images) ^ set(labels)):
         raise DataError(f"{path}: {alone[0]} lacks its {'image' if alone[0] in labels else 'label (.cls)'}")

@@ -1,1 +1,1 @@
-"""Data sets in the layouts of their authors."""
+"""Datasets in the layouts of their authors."""

@@ -18,8 +18,8 @@ from pinets.data.splits import hold_out
 __all__ = ["read_cifar10", "read_cifar100"]
 
 _PIXELS = 3 * 32 * 32  # red, green, blue plane after each other, each row by row
-# How many records the official files have. A set is taken for an official one by the number of its classes, the first
-# and the last of them: a set of one's own in the same layout may have any size.
+# Number of records in the official files. A dataset counts as official by the number of its classes, the first and the
+# last of them: a dataset of your own in the same layout may have any size.
 _RECORDS = {
     (10, "airplane", "truck"): {**{f"data_batch_{number}": 10_000 for number in range(1, 6)}, "test_batch": 10_000},
     (100, "apple", "worm"): {"train": 50_000, "test": 10_000},
@@ -104,7 +104,7 @@ def _image_set(images: list[Tensor], labels: list[Tensor], classes: tuple[str, .
 
 
 def _require_whole(path: Path, found: int, classes: tuple[str, ...]) -> None:
-    """A file cut between two records otherwise looks like a smaller one."""
+    """Refuse an official file that was cut between two records."""
     official = _RECORDS.get((len(classes), classes[0], classes[-1]), {}).get(path.stem, found)
     if found != official:
         raise DataError(

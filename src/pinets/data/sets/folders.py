@@ -1,4 +1,4 @@
-"""Folders of images, one folder for each class."""
+"""Folders of images: one folder for each class, or any folders without classes (FFHQ, LFWcrop, your own)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from pinets.data.encoded import EncodedSet, complete
+from pinets.data.encoded import EncodedSet, complete, in_their_channels
 from pinets.data.errors import DataError, MissingDataError
-from pinets.data.formats.decode import CentreCrop, Crop, RandomResizedCrop
-from pinets.data.samples import Splits
+from pinets.data.formats.images import CentreCrop, Crop, RandomResizedCrop, open_image
+from pinets.data.samples import ImageSet, Splits
+from pinets.data.splits import divide
 
 __all__ = [
     "FolderSet",
@@ -23,14 +24,17 @@ __all__ = [
     "read_class_folders",
     "read_image_folder",
     "read_listed_images",
+    "read_pictures",
 ]
+
+_IN_MEMORY = 2**30  # bytes: smaller datasets are decoded once
 
 _IMAGES = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FolderSet(EncodedSet):
-    """Image files that are decoded as they are read."""
+    """Image files that are decoded when they are read."""
 
     paths: tuple[str, ...]
 
@@ -50,21 +54,22 @@ class FolderSet(EncodedSet):
 
 
 def crops(size: int) -> tuple[Crop, Crop]:
-    """The usual crops for training and for evaluation: the latter keeps the central 7/8, as 224 of 256 pixels."""
+    """The usual crops for training and for evaluation; the latter keeps the central 7/8, as 224 of 256 pixels."""
     return RandomResizedCrop(size), CentreCrop(size, resize=round(size * 8 / 7))
 
 
 def read_image_folder(folder: Path, *, size: int = 224, validation: float = 0.1, seed: int = 0) -> Splits[FolderSet]:
-    """Read images from folders, one for each class, at any depth within it.
+    """Read images from folders, one for each class; images may be in folders inside it.
 
     ``folder`` may hold ``train`` and ``test`` (or ``val``, which then is the test set, as for ImageNet), and both
-    ``val`` and ``test`` if the set defines its own validation images. Without any of these the folders of the classes
-    stand in ``folder`` itself, and the test images are held out as the validation images are.
+    ``val`` and ``test`` if the dataset defines its own validation images. Without any of these the folders of the
+    classes are in ``folder`` itself, and the test images are held out as the validation images are. If all images are
+    grey they keep their one channel; otherwise all become RGB.
 
     Args:
         folder: The root.
-        size: Of the images: a random part of them for training, the centre for validation and test.
-        validation: The fraction of every class held out of the training images, where the set defines none.
+        size: Height and width of a random part of each image for training, and of its centre for validation and test.
+        validation: Fraction of every class held out of the training images, if the dataset defines no validation.
         seed: Decides which images are held out.
     """
     train_crop, test_crop = crops(size)
@@ -73,6 +78,7 @@ def read_image_folder(folder: Path, *, size: int = 224, validation: float = 0.1,
         raise MissingDataError(f"{folder / 'train'} is missing, but {folder / own[0]} is there: a set has both")
     train = read_class_folders(folder / "train" if (folder / "train").is_dir() else folder, train_crop)
     held = [read_class_folders(folder / name, test_crop, train.classes) for name in own]
+    train, *held = in_their_channels(train, *held)
     test, own_validation = [*held, None, None][:2]  # a single one is the test set, whatever its name
     return complete(train, test=test, validation=own_validation, crop=test_crop, fraction=validation, seed=seed)
 
@@ -83,7 +89,7 @@ def read_class_folders(folder: Path, crop: Crop, classes: Sequence[str] | None =
     Args:
         folder: Holds one folder for each class.
         crop: For decoding.
-        classes: The classes there may be, in order; all that are found if left out.
+        classes: All classes, in order; by default those that are found.
     """
     if not folder.is_dir():
         raise MissingDataError(f"{folder} is missing")
@@ -118,13 +124,13 @@ def label_folders(folder: Path, names: Sequence[str], crop: Crop, classes: Seque
 
 
 def read_listed_images(folder: Path, listing: Mapping[str, str], crop: Crop, classes: Sequence[str]) -> FolderSet:
-    """List the images that stand in one folder, their classes given by a list.
+    """List the images of one folder whose classes are given by a list.
 
     Args:
         folder: Holds the images.
-        listing: The class of each image, by the name of its file without the ending.
+        listing: The class of each image, by the file's name without the ending.
         crop: For decoding.
-        classes: The classes there may be, in order.
+        classes: All classes, in order.
     """
     number = {name: label for label, name in enumerate(classes)}
     images = image_files(folder)
@@ -145,3 +151,44 @@ def read_listed_images(folder: Path, listing: Mapping[str, str], crop: Crop, cla
 def image_files(folder: Path) -> list[str]:
     """All images in a folder and the folders in it, in a fixed order."""
     return sorted(str(path) for path in folder.rglob("*") if path.suffix.lower() in _IMAGES and path.is_file())
+
+
+def read_pictures(
+    folder: Path, *, size: int = 64, validation: float = 0.1, seed: int = 0
+) -> Splits[ImageSet] | Splits[FolderSet]:
+    """Read all images of a folder and the folders in it, scaled to ``size``. They must have one size and one mode.
+
+    Args:
+        folder: Holds the images.
+        size: Height and width; of images that are not square the centre is kept.
+        validation: The fraction held out, once for validation and once for the test.
+        seed: Decides which images are held out.
+    """
+    paths = image_files(folder)
+    if not paths:
+        raise MissingDataError(f"{folder} holds no images")
+    _require_alike(paths)
+    labels = torch.zeros(len(paths), dtype=torch.int64)
+    (every,) = in_their_channels(FolderSet(labels, ("image",), CentreCrop(size, resize=size), tuple(paths)))
+    if len(paths) * every.channels * size * size > _IN_MEMORY:
+        return divide(every, validation, seed=seed)
+    return divide(every.in_memory(), validation, seed=seed)
+
+
+def _require_alike(paths: list[str]) -> None:
+    """Check the headers of all images now: one of another kind would otherwise end a run hours later."""
+    first = _kind(paths[0])
+    for path in paths[1:]:
+        if (kind := _kind(path)) != first:
+            raise DataError(
+                f"images must be of one size and mode: {paths[0]} is {_describe(*first)}, {path} is {_describe(*kind)}"
+            )
+
+
+def _kind(path: str) -> tuple[int, int, str]:
+    with open_image(Path(path), path) as image:
+        return (*image.size, image.mode)
+
+
+def _describe(width: int, height: int, mode: str) -> str:
+    return f"{width}x{height} {mode}"

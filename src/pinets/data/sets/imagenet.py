@@ -1,11 +1,11 @@
-"""ImageNet (ILSVRC 2012) and Tiny ImageNet, whose validation images may stand in one folder with a list of classes."""
+"""ImageNet (ILSVRC 2012) and Tiny ImageNet, whose validation images may be in one folder with a list of classes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from pinets.data.errors import DataError, MissingDataError
-from pinets.data.formats.decode import CentreCrop, Crop
+from pinets.data.formats.images import CentreCrop, Crop
 from pinets.data.samples import ImageSet, Splits
 from pinets.data.sets.folders import FolderSet, crops, image_files, read_class_folders, read_listed_images
 from pinets.data.splits import hold_out
@@ -23,7 +23,7 @@ def read_imagenet(folder: Path, *, size: int = 224, validation: float = 0.02, se
 
     Args:
         folder: Holds ``train`` and ``val``.
-        size: Of the images: a random part of them for training, the centre for validation and test.
+        size: Height and width of a random part of each image for training, and of its centre for validation and test.
         validation: The fraction of every class held out of the training images.
         seed: Decides which images are held out.
     """

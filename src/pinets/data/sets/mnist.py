@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST: the same four idx files, other pictures."""
+"""MNIST and Fashion-MNIST, which have the same four idx files."""
 
 from __future__ import annotations
 

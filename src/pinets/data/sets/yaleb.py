@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pinets._extras import require
 from pinets.data.errors import DataError, MissingDataError
-from pinets.data.formats.decode import open_image
+from pinets.data.formats.images import open_image
 from pinets.data.samples import ImageSet, Splits
 from pinets.data.splits import divide
 
@@ -31,7 +31,7 @@ def read_yaleb(folder: Path, *, size: int = 64, validation: float = 0.1, seed: i
 
 
 def list_yaleb(folder: Path) -> tuple[list[Path], Tensor, tuple[str, ...]]:
-    """The images of the folders of people, without those taken in ambient light; whom each shows; their names."""
+    """The image files without those taken in ambient light, the person on each, and the names of the people."""
     people = sorted(path for path in folder.glob("yaleB*") if path.is_dir())
     if not people:
         raise MissingDataError(f"{folder} has no folders yaleB01, yaleB02, ...")

@@ -1,0 +1,67 @@
+"""Draws the pictures that README.md begins with: ``python docs/landing/draw.py``."""
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("agg")
+
+import matplotlib.pyplot as plt
+import sympy
+import torch
+from torch import nn
+
+from pinets import CCP, bounds, expand
+
+HERE = Path(__file__).parent
+INK, RED, BOX = "#1f2933", "#c53030", "#e2e8f0"
+
+
+def fit(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> None:
+    """Train on all data at once, since they are few."""
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2000, line_search_fn="strong_wolfe")
+
+    def loss() -> torch.Tensor:
+        optimizer.zero_grad()
+        value = (model(inputs) - targets).square().mean()
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+
+
+def draw_law(axis: plt.Axes) -> None:
+    """A network learns the energy of a moving body from noisy measurements, and writes the law down."""
+    z = 2 * torch.rand(500, 3, dtype=torch.float64)  # mass, speed, height
+    energy = 0.5 * z[:, 0] * z[:, 1] ** 2 + 9.81 * z[:, 0] * z[:, 2]
+    measured = energy + 0.01 * torch.randn(500, dtype=torch.float64)
+    model = CCP(3, 1, rank=8, order=3, dtype=torch.float64)
+    fit(model, z, measured[:, None])
+    (formula,) = expand(model).to_sympy(sympy.symbols("m v h"))
+    law = sum(term for term in formula.as_ordered_terms() if abs(term.as_coeff_Mul()[0]) > 0.05).evalf(3)
+    axis.scatter(z[:, 0] * z[:, 2], measured, s=8, c=z[:, 1], cmap="viridis", alpha=0.8, linewidths=0)
+    axis.set(xlabel="mass × height", ylabel="measured energy", title="It writes down the law it learnt")
+    axis.text(0.04, 0.86, f"$E = {sympy.latex(law)}$", transform=axis.transAxes, fontsize=15, color=RED)
+
+
+def draw_proof(axis: plt.Axes) -> None:
+    """Boxes that are proven to hold the curve of a network that learnt a sine."""
+    x = torch.linspace(-3, 3, 200, dtype=torch.float64)[:, None]
+    wave = CCP(1, 1, rank=8, order=7, dtype=torch.float64)
+    fit(wave, x, x.sin())
+    edges = torch.linspace(-3, 3, 25, dtype=torch.float64)[:, None]
+    proven = bounds(wave, edges[:-1], edges[1:], precision=torch.float64, boxes=8)
+    heights = (proven.upper - proven.lower)[:, 0]
+    axis.bar(edges[:-1, 0], heights, 0.25, proven.lower[:, 0], align="edge", color=BOX, edgecolor="#94a3b8")
+    axis.plot(x, wave(x).detach(), color=RED, lw=2)
+    axis.set(xlabel="input", ylabel="output", ylim=(-1.25, 1.25), title="It proves what it can ever give")
+    axis.text(0.04, 0.88, "never outside the boxes", transform=axis.transAxes, color=INK)
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    plt.rcParams.update({"font.size": 11, "axes.edgecolor": INK, "axes.spines.top": False, "axes.spines.right": False})
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
+    draw_law(left)
+    draw_proof(right)
+    figure.savefig(HERE / "gains.png", dpi=140)

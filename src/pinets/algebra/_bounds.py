@@ -1,0 +1,161 @@
+"""Outputs over a box of inputs: bounds, margins and Lipschitz constants that hold for every input in it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pinets.algebra.branch import refine
+from pinets.algebra.domains.interval import Interval
+from pinets.algebra.enclosure import Problem, boxes_of
+from pinets.algebra.traced import Traced
+
+__all__ = ["Bounds", "ball", "bounds", "interval_bounds", "lipschitz", "margins"]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What every output lies between, for every input of a box.
+
+    Attributes:
+        lower: Of the outputs' shape, in double precision.
+        upper: The same.
+    """
+
+    lower: Tensor
+    upper: Tensor
+
+    @property
+    def width(self) -> Tensor:
+        return self.upper - self.lower
+
+
+def ball(x: Tensor, eps: float, *, minimum: float = -math.inf, maximum: float = math.inf) -> tuple[Tensor, Tensor]:
+    """The box of all that differs from an input by at most ``eps`` in each element, rounded outwards.
+
+    Args:
+        x: One input in each row.
+        eps: The radius.
+        minimum: Below which no input goes, such as 0 for pixels.
+        maximum: Above which no input goes.
+
+    Example:
+        >>> ball(torch.tensor([[0.0, 0.5]]), 0.25, minimum=0.0)
+        (tensor([[0.0000, 0.2500]], dtype=torch.float64), tensor([[0.2500, 0.7500]], dtype=torch.float64))
+    """
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a tensor, got {type(x).__name__}")
+    if not 0 <= eps < math.inf:
+        raise ValueError(f"eps must not be negative, got {eps}")
+    centre = x.detach().double()
+    infinite = torch.full_like(centre, math.inf)
+    lower, upper = torch.nextafter(centre - eps, -infinite), torch.nextafter(centre + eps, infinite)
+    if eps == 0:
+        lower, upper = centre, centre
+    return lower.clamp(minimum, maximum), upper.clamp(minimum, maximum)
+
+
+def bounds(
+    model: nn.Module | Traced,
+    lower: Tensor,
+    upper: Tensor,
+    *,
+    boxes: int = 1,
+    precision: torch.dtype | None = torch.float32,
+) -> Bounds:
+    """Bound the outputs of a polynomial network over a box of inputs.
+
+    The bounds hold for every input between ``lower`` and ``upper``, rounding included: that of these computations, and
+    that of the network evaluated in the given precision, in whatever order its sums are taken. They are never looser
+    than :func:`interval_bounds`.
+
+    Args:
+        model: A polynomial in evaluation mode (see :func:`pinets.algebra.certify`) with one output tensor.
+        lower: The least inputs, one box in each row.
+        upper: The largest inputs.
+        boxes: Parts that each box may be divided into, for problems with few inputs: branch and bound.
+        precision: In which the network is evaluated; None for the exact value of its polynomial.
+
+    Example:
+        >>> from pinets import PowerSum
+        >>> found = bounds(PowerSum(2), *ball(torch.zeros(1, 1), 1.0), boxes=64)  # x + x**2 from -1/4 to 2
+        >>> print(f"{found.lower.item():.2f} {found.upper.item():.2f}")
+        -0.25 2.00
+    """
+    if isinstance(boxes, bool) or not isinstance(boxes, int) or boxes < 1:
+        raise ValueError(f"boxes must be a whole number of at least 1, got {boxes!r}")
+    box = boxes_of(lower, upper, precision)
+    problem = Problem.of(model, box, precision)
+    if boxes == 1:
+        found = problem.enclose(box)
+        return Bounds(found.lower, found.upper)
+    rows = [Interval(low[None], high[None]) for low, high in zip(box.lower, box.upper, strict=True)]
+    refined = [refine(problem.enclose, row, boxes) for row in rows]
+    return Bounds(torch.cat([row.lower for row in refined]), torch.cat([row.upper for row in refined]))
+
+
+def interval_bounds(
+    model: nn.Module | Traced, lower: Tensor, upper: Tensor, *, precision: torch.dtype | None = torch.float32
+) -> Bounds:
+    """As :func:`bounds`, by plain interval arithmetic: what everything else is compared with."""
+    box = boxes_of(lower, upper, precision)
+    found = Problem.of(model, box, precision).enclose_plainly(box)
+    return Bounds(found.lower, found.upper)
+
+
+def margins(
+    model: nn.Module | Traced,
+    lower: Tensor,
+    upper: Tensor,
+    labels: Tensor,
+    *,
+    precision: torch.dtype | None = torch.float32,
+) -> Tensor:
+    """For every box, by how much at least the output of its class exceeds each other output; 0 for the class itself.
+
+    A classifier gives that class all over the box where the least margin over the others is positive. The difference of
+    two outputs is bounded as one function, which is tighter than the difference of their bounds.
+
+    Args:
+        model: A polynomial classifier, with one row of outputs for each input.
+        lower: The least inputs, one box in each row.
+        upper: The largest inputs.
+        labels: The class for each box.
+        precision: In which the network is evaluated; None for the exact value of its polynomial.
+    """
+    box = boxes_of(lower, upper, precision)
+    problem = Problem.of(model, box, precision)
+    if len(problem.outputs) != 2:
+        raise ValueError(f"a classifier gives one row of outputs for each input, got shape {tuple(problem.outputs)}")
+    classes, labels = problem.outputs[-1], torch.as_tensor(labels)
+    whole = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
+    if not whole or labels.shape != (len(lower),) or labels.min() < 0 or labels.max() >= classes:
+        raise ValueError(f"labels must be {len(lower)} whole numbers from 0 to {classes - 1}, got {labels}")
+    labels, identity = labels.cpu(), torch.eye(classes, dtype=torch.float64)
+    differences = identity[labels][:, None] - identity  # (boxes, classes, classes): label minus each
+    found = problem.enclose(box, differences).lower
+    return found.masked_fill(identity[labels].bool(), 0.0)
+
+
+def lipschitz(model: nn.Module | Traced, lower: Tensor, upper: Tensor) -> Tensor:
+    r"""Bound how fast each output changes over a box: :math:`|f_o(x) - f_o(y)| \le L_o \|x - y\|_\infty` in it.
+
+    :math:`L_o` bounds the sum of the absolute derivatives of output :math:`o` at every point of the box.
+
+    Args:
+        model: A polynomial in evaluation mode with one output tensor.
+        lower: The least inputs, one box in each row.
+        upper: The largest inputs.
+
+    Example:
+        >>> from pinets import PowerSum
+        >>> rate = lipschitz(PowerSum(2), *ball(torch.zeros(1, 1), 1.0))  # of x + x**2
+        >>> print(f"{rate.item():.4f}")
+        3.0000
+    """
+    box = boxes_of(lower, upper, None)
+    slope = Problem.of(model, box, None).slope(box)
+    return torch.maximum(slope.upper, -slope.lower)

@@ -1,0 +1,100 @@
+r"""Sums of products of linear forms carried through a network.
+
+The terms of degree :math:`m` of a value are :math:`\sum_t w_t \prod_{a=1}^m u_{ta}^T z` with a few terms :math:`t`. A
+CCP has one for each unit and choice of gates, which fits into memory when the coefficient tensors do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pinets.algebra.domains.base import Domain, Value
+
+__all__ = ["Factored", "FactoredDomain", "TooManyTermsError"]
+
+
+class TooManyTermsError(Exception):
+    """The sum of products has more terms than fit into memory."""
+
+
+@dataclass(frozen=True)
+class Factored(Value):
+    """For every degree m the forms, of shape (terms, m, d), and the weights, one for each term in the value's shape."""
+
+    terms: dict[int, tuple[Tensor, Tensor]]
+    zero: Tensor
+
+
+class FactoredDomain(Domain):
+    """Run a graph on sums of products of linear forms.
+
+    Args:
+        shape: Of the input.
+        limit: The most elements of a tensor.
+    """
+
+    def __init__(self, shape: torch.Size, limit: int) -> None:
+        self.shape, self.limit = shape, limit
+
+    def variable(self) -> Factored:
+        """The input itself: every element is a form of its own."""
+        identity = torch.eye(self.shape.numel(), dtype=torch.float64)
+        weights = identity.reshape(-1, *self.shape)
+        return Factored({1: (identity[:, None], weights)}, torch.zeros(self.shape, dtype=torch.float64))
+
+    def constant(self, tensor: Tensor) -> Factored:
+        no_forms = torch.zeros(1, 0, self.shape.numel(), dtype=torch.float64)
+        return Factored({0: (no_forms, tensor[None])}, torch.zeros_like(tensor))
+
+    def linear(self, function: Callable[..., Tensor], *values: Value) -> Factored:
+        operands = _as_factored(values)
+        zeros = [value.zero for value in operands]
+        found: dict[int, list[tuple[Tensor, Tensor]]] = {}
+        for position, value in enumerate(operands):
+
+            def alone(weight: Tensor, position: int = position) -> Tensor:
+                return function(*zeros[:position], weight, *zeros[position + 1 :])
+
+            for degree, (forms, weights) in value.terms.items():
+                found.setdefault(degree, []).append((forms, torch.vmap(alone)(weights)))
+        return self._collected(found, function(*zeros))
+
+    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Factored:
+        a, b = _as_factored((left, right))
+        zero = function(a.zero, b.zero)
+        found: dict[int, list[tuple[Tensor, Tensor]]] = {}
+        for i, (x, v) in a.terms.items():
+            for j, (y, w) in b.terms.items():
+                if len(v) * len(w) * zero.numel() > self.limit:
+                    raise TooManyTermsError
+                weights = torch.vmap(torch.vmap(function, (None, 0)), (0, None))(v, w)
+                rows, columns = weights.reshape(len(v), len(w), -1).any(2).nonzero().T
+                forms = torch.cat([x[rows], y[columns]], dim=1)
+                found.setdefault(i + j, []).append((forms, weights[rows, columns]))
+        return self._collected(found, zero)
+
+    def _collected(self, found: dict[int, list[tuple[Tensor, Tensor]]], zero: Tensor) -> Factored:
+        terms = {}
+        for degree, parts in found.items():
+            forms = torch.cat([form for form, _ in parts])
+            weights = torch.cat([weight for _, weight in parts])
+            if degree == 1 and zero.numel() < len(weights):  # one form for each element is shorter
+                matrix = weights.reshape(len(weights), -1).T @ forms[:, 0]
+                forms = matrix[:, None]
+                weights = torch.eye(zero.numel(), dtype=torch.float64).reshape(-1, *zero.shape)
+            if max(forms.numel(), weights.numel()) > self.limit:
+                raise TooManyTermsError
+            kept = weights.reshape(len(weights), -1).any(1)
+            terms[degree] = (forms[kept], weights[kept])
+        return Factored(terms, zero)
+
+
+def _as_factored(values: tuple[Value, ...]) -> list[Factored]:
+    factored = [value for value in values if isinstance(value, Factored)]
+    if len(factored) != len(values):
+        raise TypeError("values of another domain cannot be mixed with sums of products")
+    return factored

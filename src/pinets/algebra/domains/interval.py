@@ -1,0 +1,133 @@
+"""Plain interval arithmetic: every value by itself, without what it has in common with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pinets.algebra.domains.base import Domain, Signed, Value
+from pinets.algebra.domains.footprint import Footprint, count_terms, footprints, magnitude_of
+from pinets.algebra.domains.rounding import Rounding
+
+__all__ = ["Interval", "IntervalDomain", "invert_interval", "map_interval", "multiply_intervals"]
+
+
+@dataclass(frozen=True)
+class Interval(Value):
+    """All that lies between two tensors, element by element."""
+
+    lower: Tensor
+    upper: Tensor
+
+    @property
+    def middle(self) -> Tensor:
+        return (self.lower + self.upper) / 2
+
+    @property
+    def radius(self) -> Tensor:
+        return torch.maximum(self.upper - self.middle, self.middle - self.lower)
+
+    @property
+    def size(self) -> Tensor:
+        """The largest absolute value."""
+        return torch.maximum(self.lower.abs(), self.upper.abs())
+
+    def meet(self, other: Interval) -> Interval:
+        return Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
+
+
+class IntervalDomain(Domain):
+    """Run a graph on intervals.
+
+    Args:
+        rounding: The error of each operation in floating point.
+    """
+
+    def __init__(self, rounding: Rounding) -> None:
+        self.rounding = rounding
+
+    def constant(self, tensor: Tensor) -> Interval:
+        value = tensor.double()
+        return Interval(value, value)
+
+    def linear(self, function: Callable[..., Tensor], *values: Value) -> Interval:
+        operands = _as_intervals(values)
+        uses = footprints(function, [value.lower for value in operands])
+        return map_interval(function, operands, uses, self.rounding)
+
+    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Interval:
+        x, y = _as_intervals((left, right))
+        return multiply_intervals(function, x, y, self.rounding)
+
+    def guard(self, value: Value, reach: Callable[..., Tensor], *operands: Value) -> Interval:
+        (found,), given = _as_intervals([value]), _as_intervals(operands)
+        stray = self.rounding.stray(reach(*(operand.size for operand in given)))
+        return Interval(found.lower - stray, found.upper + stray)
+
+    def reciprocal(self, value: Value) -> Interval:
+        (found,) = _as_intervals([value])
+        return invert_interval(found, self.rounding)
+
+
+def invert_interval(value: Interval, rounding: Rounding) -> Interval:
+    """One over each number of an interval; anything if zero is among them."""
+    ends = 1 / value.lower, 1 / value.upper
+    slack = rounding.slack(1, torch.maximum(ends[0].abs(), ends[1].abs()))
+    apart = (value.lower > 0) | (value.upper < 0)
+    lower, upper = torch.minimum(*ends) - slack, torch.maximum(*ends) + slack
+    return Interval(torch.where(apart, lower, -torch.inf), torch.where(apart, upper, torch.inf))
+
+
+def map_interval(
+    function: Callable[..., Tensor], operands: Sequence[Interval], uses: Sequence[Footprint], rounding: Rounding
+) -> Interval:
+    """The values of a linear function of intervals."""
+    count = count_terms(function, uses, [value.lower for value in operands])
+    if count == 0:  # nothing is computed, at most a sign changed
+        ends = [function(*(value.lower for value in operands)), function(*(value.upper for value in operands))]
+        return Interval(torch.minimum(*ends), torch.maximum(*ends))
+    magnitude = magnitude_of(function)
+    middle = function(*(value.middle for value in operands))
+    size = magnitude(*(value.size for value in operands))
+    radius = magnitude(*(value.radius for value in operands)) + rounding.slack(count, size)
+    return Interval(middle - radius, middle + radius)
+
+
+def multiply_intervals(
+    function: Callable[[Tensor, Tensor], Tensor], x: Interval, y: Interval, rounding: Rounding
+) -> Interval:
+    """The values of a function of two intervals that is linear in each: exactly for elementwise products."""
+    if function is torch.mul:
+        corners = [x.lower * y.lower, x.lower * y.upper, x.upper * y.lower, x.upper * y.upper]
+        low, high = corners[0], corners[0]
+        for corner in corners[1:]:
+            low, high = torch.minimum(low, corner), torch.maximum(high, corner)
+        if x is y:
+            low = torch.where((x.lower <= 0) & (x.upper >= 0), 0.0, torch.minimum(corners[0], corners[3]))
+        slack = rounding.slack(1, x.size * y.size)
+        return Interval(low - slack, high + slack)
+    magnitude = magnitude_of(function)
+    middle = function(x.middle, y.middle)
+    size = magnitude(x.size, y.size)
+    radius = magnitude(x.radius, y.size) + magnitude(x.middle.abs(), y.radius)
+    radius = radius + rounding.slack(count_products(function, x.lower, y.lower), size)
+    return Interval(middle - radius, middle + radius)
+
+
+def count_products(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> float:
+    """How many products an output of a bilinear function is the sum of, at most."""
+    if function is torch.mul:
+        return 1
+    ones = (torch.ones(value.shape, dtype=torch.float64) for value in (x, y))
+    terms = function.terms if isinstance(function, Signed) and function.terms is not None else magnitude_of(function)
+    return float(terms(*ones).max())
+
+
+def _as_intervals(values: Sequence[Value]) -> list[Interval]:
+    intervals = [value for value in values if isinstance(value, Interval)]
+    if len(intervals) != len(values):
+        raise TypeError("values of another domain cannot be mixed with intervals")
+    return intervals

@@ -1,0 +1,203 @@
+"""A network traced once, and enclosures of its outputs over many boxes at a time."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from pinets.algebra._certify import require_polynomial
+from pinets.algebra.domains.base import Domain, Value
+from pinets.algebra.domains.dual import Dual, DualDomain
+from pinets.algebra.domains.interval import Interval, IntervalDomain
+from pinets.algebra.domains.rounding import Rounding
+from pinets.algebra.domains.zonotope import Zonotope, ZonotopeDomain
+from pinets.algebra.graph import Graph
+from pinets.algebra.inputs import check_inputs, require_module
+from pinets.algebra.traced import Traced
+
+__all__ = ["Problem", "TooLargeError"]
+
+_INTERPOLATIONS = {"upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"}
+_LARGEST = 2**26  # elements of the generators of one value: half a gigabyte
+_AT_ONCE = 2**23  # the same, of all boxes that run together
+
+
+class TooLargeError(ValueError):
+    """What was asked takes more memory than is allowed."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A polynomial network and the rounding of its evaluation."""
+
+    graph: Graph
+    rounding: Rounding
+    outputs: torch.Size  # of one box, with a batch of one
+    inputs: torch.Size
+    widest: int  # elements of the largest value
+
+    @staticmethod
+    def of(model: nn.Module | Traced, box: Interval, precision: torch.dtype | None) -> Problem:
+        """Trace a network for boxes such as these, one in each row."""
+        row = box.lower[:1].to(model.example[0].dtype if isinstance(model, Traced) else _own_type(model, precision))
+        traced = require_polynomial(model, row)
+        example, graph = traced.require_one_row("a bound"), traced.graph
+        _require_precision(graph, precision)
+        shapes = [node.meta["val"].shape for node in graph.nodes if isinstance(node.meta.get("val"), Tensor)]
+        outputs = [node.meta["val"].shape for node in graph.nodes if node.name in graph.outputs]
+        outputs += [example.shape for name in graph.inputs if name in graph.outputs]
+        if len(graph.outputs) != 1 or len(outputs) != 1 or outputs[0][:1] != (1,):
+            raise ValueError(
+                f"the network must give one tensor, with a row for each input; got {list(map(tuple, outputs))}"
+            )
+        widest = max(shape.numel() for shape in [*shapes, example.shape])
+        return Problem(graph, Rounding.of(precision), outputs[0], example.shape, widest)
+
+    @property
+    def symbols(self) -> int:
+        return self.inputs.numel()
+
+    def enclose(self, boxes: Interval, differences: Tensor | None = None) -> Interval:
+        """The outputs over each box; where given, each box's own matrix is applied to them first."""
+        if self.symbols * self.widest > _LARGEST:
+            return self.enclose_plainly(boxes, differences)
+        domain = ZonotopeDomain(self.rounding, self.symbols)
+
+        def tight(low: Tensor, high: Tensor, *matrix: Tensor) -> Interval:
+            found = self._run(domain, domain.box(low, high), *matrix)
+            assert isinstance(found, Zonotope)
+            return found.hull
+
+        return self._each(tight, boxes, differences).meet(self.enclose_plainly(boxes, differences))
+
+    def enclose_plainly(self, boxes: Interval, differences: Tensor | None = None) -> Interval:
+        """The same by interval arithmetic."""
+        domain = IntervalDomain(self.rounding)
+
+        def plain(low: Tensor, high: Tensor, *matrix: Tensor) -> Interval:
+            found = self._run(domain, Interval(low, high), *matrix)
+            assert isinstance(found, Interval)
+            return found
+
+        return self._each(plain, boxes, differences)
+
+    def slope(self, boxes: Interval) -> Interval:
+        """The derivatives of the outputs over each box, along all directions of a length of at most one."""
+        inner = ZonotopeDomain(self.rounding, 2 * self.symbols)
+        if 2 * self.symbols * self.widest > _LARGEST:
+            raise TooLargeError(
+                f"the network is too large: {self.symbols} inputs and values of {self.widest} elements need more "
+                f"memory than the limit allows"
+            )
+
+        def derivative(low: Tensor, high: Tensor) -> Interval:
+            ones = torch.ones(self.inputs, dtype=torch.float64)
+            start = Dual(inner.box(low, high), inner.box(-ones, ones, first=self.symbols))
+            found = self._run(DualDomain(inner), start)
+            assert isinstance(found, Dual)
+            if found.tangent is None:
+                zero = torch.zeros(self.outputs, dtype=torch.float64)
+                return Interval(zero, zero)
+            assert isinstance(found.tangent, Zonotope)
+            return found.tangent.hull
+
+        return self._each(derivative, boxes)
+
+    def _run(self, domain: Domain, start: Value, *matrix: Tensor) -> Value:
+        (found,) = self.graph.run(domain, [start], dtype=torch.float64, rounds_constants=True)
+        if not isinstance(found, Value):
+            found = domain.constant(found)
+        for differences in matrix:
+            found = domain.product(lambda x, m: torch.nn.functional.linear(x, m), found, domain.constant(differences))
+        return found
+
+    def _each(self, run: Callable[..., Interval], boxes: Interval, differences: Tensor | None = None) -> Interval:
+        """Run boxes side by side, as many at a time as memory allows."""
+        given = (boxes.lower, boxes.upper, *(() if differences is None else (differences,)))
+        together = max(1, _AT_ONCE // (self.symbols * self.widest))
+
+        def ends(*arguments: Tensor) -> tuple[Tensor, Tensor]:
+            low, high, *matrix = arguments
+            found = run(low[None], high[None], *matrix)
+            shape = found.lower.shape
+            return found.lower.expand(shape)[0], found.upper.expand(shape)[0]
+
+        lower, upper = torch.vmap(ends, chunk_size=together)(*given)
+        # what overflows on the way is not a number in the end, and can be anything
+        return Interval(torch.where(lower.isnan(), -torch.inf, lower), torch.where(upper.isnan(), torch.inf, upper))
+
+
+def _own_type(model: nn.Module, precision: torch.dtype | None) -> torch.dtype:
+    """The type that a network takes; without parameters and buffers, the type that it is evaluated in."""
+    require_module(model)
+    values = itertools.chain(model.parameters(), model.buffers())
+    return next((value.dtype for value in values if value.is_floating_point()), precision or torch.float64)
+
+
+def _require_precision(graph: Graph, precision: torch.dtype | None) -> None:
+    """Refuse a network that rounds more than it is said to, in all of it or in a part."""
+    if precision is None:
+        return
+    coarse = [dtype for dtype in graph.float_types if torch.finfo(dtype).eps > torch.finfo(precision).eps]
+    if coarse:
+        raise ValueError(
+            f"the network computes in {coarse[0]}, and bounds for evaluation in {precision} would not hold: convert it "
+            f"with .to({precision}), or ask with precision=None for its polynomial alone"
+        )
+    for node in graph.nodes:
+        name = getattr(node.target, "_opname", None)
+        if name == "_linalg_det":
+            raise ValueError(
+                f"det computes by elimination, whose rounding is not known here, and bounds for evaluation in "
+                f"{precision} would not hold: ask with precision=None for its polynomial alone"
+            )
+        if name in _INTERPOLATIONS and not _has_exact_weights(node):
+            raise ValueError(
+                f"{name} computes its weights with rounding errors of their own, and bounds for "
+                f"evaluation in {precision} would not hold: ask with precision=None for its polynomial alone"
+            )
+
+
+def _has_exact_weights(node: fx.Node) -> bool:
+    """Whether an interpolation gives small whole numbers the same values in double precision: weights such as 1/4."""
+    image, *rest = node.args
+    assert isinstance(image, fx.Node)
+    example: Tensor = image.meta["val"]
+    whole = torch.randint(-8, 9, example.shape, generator=torch.Generator().manual_seed(0))
+    target: Any = node.target
+    own, double = (target(whole.to(dtype), *rest, **node.kwargs) for dtype in (example.dtype, torch.float64))
+    return torch.equal(own.double(), double)
+
+
+def boxes_of(lower: Tensor, upper: Tensor, precision: torch.dtype | None) -> Interval:
+    """Boxes from their corners, or an error that says what is wrong with them.
+
+    They hold what an input of the box becomes in the given precision as well.
+    """
+    for name, corner in (("lower", lower), ("upper", upper)):
+        if not isinstance(corner, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {type(corner).__name__}")
+    check_inputs((lower, upper))
+    if lower.shape == upper.shape and lower.ndim < 2:
+        raise ValueError(
+            f"lower and upper must have a batch axis, one box in each row; got shape {tuple(lower.shape)}, to which "
+            f"[None] adds one"
+        )
+    if lower.shape != upper.shape:
+        raise ValueError(
+            f"lower and upper must have the same shape, one box in each row; got {tuple(lower.shape)} and "
+            f"{tuple(upper.shape)}"
+        )
+    if (lower > upper).any():
+        raise ValueError(
+            f"lower must not exceed upper, but does in {int((lower > upper).sum())} of {lower.numel()} places"
+        )
+    low, high = (corner.detach().cpu().double() for corner in (lower, upper))
+    if precision is None:
+        return Interval(low, high)
+    return Interval(torch.minimum(low, low.to(precision).double()), torch.maximum(high, high.to(precision).double()))

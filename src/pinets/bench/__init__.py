@@ -1,1 +1,0 @@
-"""Benchmarks: one file per question, all timed with :mod:`pinets.bench.timing`."""

@@ -1,0 +1,37 @@
+"""NumPy's ``.npy`` files, mapped into memory: nothing in them is executed, and no more is read than is there."""
+
+from __future__ import annotations
+
+import tokenize
+from pathlib import Path
+from typing import Any
+
+from pinets._extras import require
+from pinets._files import PathLike
+from pinets.data.errors import DataError, MissingDataError
+
+__all__ = ["open_array"]
+
+
+def open_array(path: PathLike) -> Any:
+    """Open an array of numbers, which is read from the disk when it is used. Arrays of Python objects are refused."""
+    path = Path(path)
+    if not path.is_file():
+        raise MissingDataError(f"there is no file {path}")
+    numpy = require("numpy", extra="train")
+    try:
+        array = numpy.lib.format.open_memmap(path, mode="r")
+    # NumPy parses the header as Python's literals, with the errors of that: a damaged one raises nearly anything
+    except (
+        ValueError,
+        TypeError,
+        SyntaxError,
+        RecursionError,
+        MemoryError,
+        OverflowError,
+        tokenize.TokenError,
+    ) as error:
+        raise DataError(f"{path}: is not a .npy file of plain numbers ({error})") from error
+    if array.dtype.kind not in "fiu":
+        raise DataError(f"{path}: must hold numbers, got {array.dtype}")
+    return array

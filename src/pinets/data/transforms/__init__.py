@@ -1,1 +1,0 @@
-"""What is done to samples on their way into a network."""

@@ -1,1 +1,0 @@
-"""Taking trained networks elsewhere: files, other runtimes, encrypted inference."""

@@ -1,0 +1,74 @@
+"""The interface of a CKKS library: SEAL implements it, and so does the simulator that plans are made with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinets.encrypted.plan import Parameters
+
+__all__ = ["Ciphertext", "Decryptor", "Evaluator", "Plaintext", "Vector"]
+
+Vector: TypeAlias = NDArray[np.float64]
+Ciphertext: TypeAlias = Any  # the library's own types
+Plaintext: TypeAlias = Any
+
+
+class Evaluator(Protocol):
+    """The operations on ciphertexts, none of which needs a secret.
+
+    A ciphertext has a level (the number of multiplications left) and a scale (the integer that stands for 1).
+    Operations do not change their arguments unless they say so.
+    """
+
+    @property
+    def parameters(self) -> Parameters: ...
+
+    def prime(self, level: int) -> float:
+        """The divisor of the scale when a ciphertext is rescaled from this level."""
+
+    def level(self, ciphertext: Ciphertext) -> int: ...
+
+    def scale(self, ciphertext: Ciphertext) -> float: ...
+
+    def encode(self, values: Vector | float, level: int, scale: float) -> Plaintext:
+        """Encode one number for each slot, or the same number for all slots."""
+
+    def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
+        """The sum; both have the same level and scale. ``left`` may be overwritten."""
+
+    def add_plain(self, left: Ciphertext, right: Plaintext) -> Ciphertext:
+        """The sum; both have the same level and scale. ``left`` may be overwritten."""
+
+    def multiply(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
+        """The product of two ciphertexts of the same level, relinearised and rescaled: one level down."""
+
+    def multiply_plain(self, left: Ciphertext, right: Plaintext) -> Ciphertext:
+        """The product, not rescaled."""
+
+    def weighted_sum(self, ciphertexts: Sequence[Ciphertext], weights: Vector, scale: float) -> Ciphertext:
+        """A linear combination with weights at the given scale, not rescaled.
+
+        SEAL refuses products with zero, which would be readable. If all weights round to zero, one of them becomes
+        the smallest positive weight.
+        """
+
+    def rotate(self, ciphertext: Ciphertext, step: int) -> Ciphertext:
+        """Rotate the slots: slot t of the result is slot t + step of the argument, cyclically."""
+
+    def rescale(self, ciphertext: Ciphertext) -> Ciphertext:
+        """Go one level down and divide the scale by the level's prime. The argument may be overwritten."""
+
+    def lower(self, ciphertext: Ciphertext, level: int) -> Ciphertext:
+        """The same numbers at the same scale and a lower (or the same) level."""
+
+
+class Decryptor(Protocol):
+    """The operations that need the secret key."""
+
+    def encrypt(self, values: Vector, scale: float) -> bytes: ...
+
+    def decrypt(self, ciphertext: bytes) -> Vector: ...

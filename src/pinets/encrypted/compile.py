@@ -1,0 +1,204 @@
+"""Compile a certified network into a circuit: fold everything linear into matrices, so that only products remain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from pinets.algebra.domains.base import Domain, Operation, Value
+from pinets.algebra.domains.degree import Violation, each_once
+from pinets.algebra.graph import TraceError
+from pinets.algebra.traced import Traced, as_traced
+from pinets.encrypted.circuit import Affine, Circuit, Product
+from pinets.encrypted.errors import NotCompilableError
+
+__all__ = ["compile_network"]
+
+_LARGEST = 2**27  # entries of one matrix, a gigabyte
+_INSTEAD = {
+    "max_pool": "average pooling",
+    "norm": "batch norm, which is affine at inference",
+    "softmax": "the scores themselves: the class of the highest is the same",
+}
+
+
+def compile_network(model: nn.Module | Traced, example: Tensor) -> Circuit:
+    """Compile a network into a circuit of affine maps and products.
+
+    Batch norms, biases, convolutions, pooling and everything else that is linear between two products become one
+    matrix. A state that is added to its own product, as in CCP, becomes a factor: :math:`u x + x = (u + 1) x`.
+
+    Args:
+        model: A network that certifies as a polynomial, or a traced one. It is not changed.
+        example: One input, with a batch axis of 1; only its shape matters.
+
+    Example:
+        >>> from pinets import CCP
+        >>> circuit = compile_network(CCP(6, 2, rank=3, order=4), torch.zeros(1, 6))
+        >>> circuit.depth, [len(product.factors) for product in circuit.products]
+        (4, [4])
+    """
+    if example.shape[:1] != (1,):
+        raise ValueError(f"the example must be one input with a batch axis of 1, got shape {tuple(example.shape)}")
+    try:
+        traced = as_traced(model, example)
+    except TraceError as error:
+        raise NotCompilableError(_what_is_in_the_way(error.violations)) from error
+    if not traced.certificate.polynomial:
+        raise NotCompilableError(_what_is_in_the_way(traced.certificate.violations))
+    domain = _CircuitDomain()
+    entry = _Form({0: torch.eye(example.numel(), dtype=torch.float64).reshape(-1, *example.shape)}, _zeros(example))
+    outputs = traced.graph.run(domain, [entry], dtype=torch.float64)
+    if len(outputs) != 1:
+        raise NotCompilableError(f"the network must give one tensor, got {len(outputs)}")
+    if not isinstance(outputs[0], _Form) or not outputs[0].terms:
+        raise NotCompilableError("the output does not depend on the input: there is nothing to evaluate")
+    return _simplify(example.numel(), domain.products, outputs[0].affine())
+
+
+@dataclass(frozen=True, eq=False)
+class _Form(Value):
+    """A tensor of affine forms: the coefficients of each value, and the constant."""
+
+    terms: dict[int, Tensor]  # (size of the value, *shape)
+    constant: Tensor
+
+    def affine(self) -> Affine:
+        matrices = {value: tensor.flatten(1).T.contiguous() for value, tensor in self.terms.items()}
+        return Affine(matrices, self.constant.flatten().clone())
+
+
+class _CircuitDomain(Domain):
+    """Runs a graph on affine forms; the product of two of them becomes a new value."""
+
+    def __init__(self) -> None:
+        self.products: list[tuple[_Form, _Form]] = []
+
+    def constant(self, tensor: Tensor) -> _Form:
+        return _Form({}, tensor.double())
+
+    def linear(self, function: Callable[..., Tensor], *values: Value) -> _Form:
+        forms = [value for value in values if isinstance(value, _Form)]
+        constant = function(*(form.constant for form in forms))
+        terms = {}
+        for value in sorted({value for form in forms for value in form.terms}):
+            columns = [form.terms.get(value, torch.zeros_like(form.constant)) for form in forms]
+            axes = tuple(0 if value in form.terms else None for form in forms)
+            size = next(len(form.terms[value]) for form in forms if value in form.terms)
+            if size * constant.numel() > _LARGEST:
+                raise NotCompilableError(
+                    f"a map of {constant.numel()} values of {size} is too large for encrypted inference: at most "
+                    f"{_LARGEST} entries of a matrix; use fewer channels, larger strides or smaller images"
+                )
+            terms[value] = torch.vmap(function, in_dims=axes)(*columns)
+        return self._as_factor(_Form({value: part for value, part in terms.items() if part.any()}, constant))
+
+    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> _Form:
+        assert isinstance(left, _Form)
+        assert isinstance(right, _Form)
+        if not left.terms:
+            return self.linear(lambda x: function(left.constant, x), right)
+        if not right.terms:
+            return self.linear(lambda x: function(x, right.constant), left)
+        if function is not torch.mul:
+            raise NotCompilableError(
+                "the network multiplies two functions of its input by a matrix product or a contraction; only "
+                "element-wise products are evaluated under encryption: use those of CCP, NCP and Step"
+            )
+        shape = torch.broadcast_shapes(left.constant.shape, right.constant.shape)
+        return self._multiply(*(self.linear(lambda x: x.expand(shape).clone(), form) for form in (left, right)))
+
+    def refuse(self, operation: Operation, reason: str) -> _Form:
+        raise NotCompilableError(f"{operation.path or 'forward'}: {operation.name} {reason}")
+
+    def _multiply(self, left: _Form, right: _Form) -> _Form:
+        self.products.append((left, right))
+        size = left.constant.numel()
+        unit = torch.eye(size, dtype=torch.float64).reshape(size, *left.constant.shape)
+        return _Form({len(self.products): unit}, torch.zeros_like(left.constant))
+
+    def _as_factor(self, form: _Form) -> _Form:
+        """Write u x + x as (u + 1) x, which a tree of products can balance."""
+        for value, unit in form.terms.items():
+            if value == 0 or not _is_unit(unit):
+                continue
+            left, right = self.products[value - 1]
+            rest = _Form({other: part for other, part in form.terms.items() if other != value}, form.constant)
+            for carried, gate in ((right, left), (left, right)):
+                if _equal(rest, carried):
+                    return self._multiply(_Form(gate.terms, gate.constant + 1), carried)
+        return form
+
+
+def _is_unit(part: Tensor) -> bool:
+    size = len(part)
+    return part[0].numel() == size and torch.equal(part.reshape(size, size), torch.eye(size, dtype=part.dtype))
+
+
+def _equal(left: _Form, right: _Form) -> bool:
+    return (
+        left.terms.keys() == right.terms.keys()
+        and left.constant.shape == right.constant.shape
+        and torch.equal(left.constant, right.constant)
+        and all(torch.equal(part, right.terms[value]) for value, part in left.terms.items())
+    )
+
+
+def _zeros(example: Tensor) -> Tensor:
+    return torch.zeros(example.shape, dtype=torch.float64)
+
+
+def _simplify(size: int, products: list[tuple[_Form, _Form]], output: Affine) -> Circuit:
+    """Drop unused products, merge products used once as a factor into the product that uses them, and renumber."""
+    factors = {number: [form.affine() for form in pair] for number, pair in enumerate(products, 1)}
+    used = _used(factors, output)
+    for number in sorted(used):
+        merged: list[Affine] = []
+        for factor in factors[number]:
+            inner = factor.same_as
+            if inner and used[inner] == 1 and not factor.constant.any():
+                merged += factors.pop(inner)
+            else:
+                merged.append(factor)
+        factors[number] = merged
+    kept = sorted(number for number in factors if number in used)
+    renumber = {0: 0, **{number: position for position, number in enumerate(kept, 1)}}
+
+    def renumbered(form: Affine) -> Affine:
+        return Affine({renumber[value]: matrix for value, matrix in form.terms.items()}, form.constant)
+
+    products_kept = tuple(Product(tuple(renumbered(form) for form in factors[number])) for number in kept)
+    return Circuit(size, products_kept, renumbered(output))
+
+
+def _used(factors: dict[int, list[Affine]], output: Affine) -> dict[int, int]:
+    """How often each product is used, for those that the output depends on."""
+    used: dict[int, int] = {}
+    waiting = [output]
+    while waiting:
+        for value in waiting.pop().terms:
+            if value:
+                used[value] = used.get(value, 0) + 1
+                if used[value] == 1:
+                    waiting += factors[value]
+    return used
+
+
+def _what_is_in_the_way(violations: Sequence[Violation]) -> str:
+    """One entry for each operation: where it occurs and what to replace it with."""
+    lines = []
+    for first, elsewhere in each_once(violations):
+        known = (instead for name, instead in _INSTEAD.items() if name in first.operation)
+        better = next(known, _otherwise(first.reason))
+        what = replace(first, reason=first.reason.partition(";")[0])
+        lines.append(f"{what}{elsewhere}{better and '; replace it with '}{better}")
+    return "only polynomials can be evaluated under encryption, and this network is not one: " + "; ".join(lines)
+
+
+def _otherwise(reason: str) -> str:
+    if "PowerSum" in reason:
+        return "pinets.PowerSum, a polynomial activation"
+    return "" if "failed" in reason else "sums and products, as those of CCP and NCP"

@@ -1,0 +1,123 @@
+"""Containers: the bytes that client and server exchange, with a version and a checksum.
+
+A container is a line of magic, the length of a JSON header, the header, the parts, and a SHA-256 of all of these. The
+header gives the kind of content, the plan and keys it belongs to, and the sizes of the parts. The checksum detects
+accidents, not attacks, since an attacker can compute it as well: exchange files over an authenticated channel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pinets.encrypted.errors import FileError, KeyMismatchError
+
+__all__ = ["Container", "naming"]
+
+_MAGIC = b"pinets encrypted\n"
+_VERSION = 1
+_LENGTH = struct.Struct("<Q")
+_DIGEST = hashlib.sha256().digest_size
+
+
+@dataclass(frozen=True)
+class Container:
+    """The content of a file or a message.
+
+    Attributes:
+        kind: ``"secret key"``, ``"evaluation keys"``, ``"inputs"``, ``"outputs"`` or ``"circuit"``.
+        plan: The identity of the plan that the content belongs to.
+        keys: The identity of the keys that the content belongs to; empty for a circuit.
+        parts: Bytes by name.
+        facts: Further JSON values of the header.
+    """
+
+    kind: str
+    plan: str
+    keys: str
+    parts: Mapping[str, bytes] = field(repr=False)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def pieces(self) -> list[bytes]:
+        """The serialised container in pieces, so that large parts need not be joined in memory."""
+        header = {
+            "version": _VERSION,
+            "kind": self.kind,
+            "plan": self.plan,
+            "keys": self.keys,
+            "facts": self.facts,
+            "parts": [[name, len(part)] for name, part in self.parts.items()],
+        }
+        text = json.dumps(header, sort_keys=True).encode()
+        pieces = [_MAGIC, _LENGTH.pack(len(text)), text, *self.parts.values()]
+        digest = hashlib.sha256()
+        for piece in pieces:
+            digest.update(piece)
+        return [*pieces, digest.digest()]
+
+    def to_bytes(self) -> bytes:
+        """The serialised container."""
+        return b"".join(self.pieces())
+
+    @classmethod
+    def from_bytes(cls, content: bytes, kind: str, source: object) -> Container:
+        """Read a container of the given kind; errors name the source."""
+        view = memoryview(content)
+        if bytes(view[: len(_MAGIC)]) != _MAGIC:
+            raise FileError(f"{source} is not a file of pinets encrypt")
+        body, digest = view[:-_DIGEST], view[-_DIGEST:]
+        if hashlib.sha256(body).digest() != digest:
+            raise FileError(f"{source} is truncated or was changed: its checksum differs")
+        try:
+            return cls._from_body(body[len(_MAGIC) :], kind, source)
+        except FileError:  # is a ValueError as well
+            raise
+        except (struct.error, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise FileError(f"{source} has a malformed header, though its checksum is right") from error
+
+    @classmethod
+    def _from_body(cls, body: memoryview, kind: str, source: object) -> Container:
+        (length,) = _LENGTH.unpack(body[: _LENGTH.size])
+        start = _LENGTH.size + length
+        header = json.loads(bytes(body[_LENGTH.size : start]))
+        if header["version"] != _VERSION:
+            raise FileError(f"{source} is of version {header['version']}, this is version {_VERSION}")
+        if header["kind"] != kind:
+            raise FileError(f"{source} holds {header['kind']}, not {kind}")
+        if not all(isinstance(header[name], str) for name in ("plan", "keys")):
+            raise TypeError("plan and keys are texts")
+        parts, at = {}, start
+        for name, size in header["parts"]:
+            if type(size) is not int or size < 0 or name in parts:
+                raise ValueError("sizes are whole numbers, and names differ")
+            parts[name] = bytes(body[at : at + size])
+            at += size
+        if at != len(body):
+            raise FileError(f"{source} is longer or shorter than its header says")
+        return cls(kind, header["plan"], header["keys"], parts, dict(header["facts"]))
+
+    def require(
+        self, *, plan: str, keys: str | None = None, parts: Collection[str] = (), source: object = "the file"
+    ) -> Container:
+        """Return the container if it belongs to this plan and these keys, and has these parts."""
+        if self.plan != plan:
+            raise KeyMismatchError(f"{source} belongs to another plan than the one here")
+        if keys is not None and self.keys != keys:
+            raise KeyMismatchError(f"{source} belongs to other keys than the ones here")
+        if missing := [name for name in parts if name not in self.parts]:
+            raise FileError(f"{source} has no part {missing[0]!r}, though its checksum is right")
+        return self
+
+
+@contextmanager
+def naming(place: object) -> Iterator[None]:
+    """Name the place in a :class:`FileError` that is raised inside."""
+    try:
+        yield
+    except FileError as error:
+        raise FileError(f"{place}: {error}") from error

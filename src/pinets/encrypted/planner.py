@@ -1,0 +1,322 @@
+"""The planner: finds the smallest parameters that meet a precision, and predicts time and memory."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pinets.encrypted.backend import Vector
+from pinets.encrypted.circuit import Circuit
+from pinets.encrypted.compile import compile_network
+from pinets.encrypted.errors import PlanError
+from pinets.encrypted.latency import LatencyProgram, choose_layout, pack, power_of_two
+from pinets.encrypted.machine import available_memory, measure_costs
+from pinets.encrypted.plan import (
+    CHECKS,
+    LARGEST_PRIME,
+    RINGS,
+    SECURE_BITS,
+    InputLayout,
+    Packing,
+    Parameters,
+    Plan,
+    in_units,
+)
+from pinets.encrypted.reach import Reach, proven_reach, searched_reach
+from pinets.encrypted.simulate import SimulatedEvaluator, largest_error, outputs_and_noise
+from pinets.encrypted.throughput import ThroughputProgram
+
+__all__ = ["check_weights", "make_plan", "plan_network"]
+
+_LEAST_SCALE = 24  # bits; a smaller scale drowns in noise
+_MOST_SCALE = 45
+_NOISIEST = 2  # simulated inputs, beside the one with the largest output
+_NOISE_DRAWS = 8
+_TOLERANCE = 2.0**-14  # of the modulus: a check value that differs by more reveals an overflow
+
+
+def plan_network(model: nn.Module, calibration: Tensor, **options: Any) -> tuple[Plan, Circuit]:
+    """Compile a network and plan for it; the options are those of :func:`make_plan`.
+
+    Example:
+        >>> import torch
+        >>> from pinets import CCP
+        >>> plan, circuit = plan_network(CCP(16, 4, rank=8, order=4), torch.rand(32, 16), estimate_time=False)
+        >>> plan.depth, plan.parameters.ring
+        (4, 8192)
+    """
+    if calibration.ndim < 2 or len(calibration) == 0:
+        raise ValueError(f"calibration must be inputs with a batch axis, got shape {tuple(calibration.shape)}")
+    circuit = compile_network(model, calibration[:1])
+    return make_plan(circuit, calibration, **options), circuit
+
+
+def make_plan(
+    circuit: Circuit,
+    calibration: Tensor,
+    *,
+    packing: Packing | Literal["auto"] = "auto",
+    inputs: int = 1,
+    precision: float = 1e-4,
+    rings: Sequence[int] = RINGS,
+    insecure: bool = False,
+    memory: int | None = None,
+    estimate_time: bool = True,
+) -> Plan:
+    """Find the smallest parameters that meet a precision.
+
+    The :class:`PlanError` for an impossible request says why, and names the nearest request that can be met.
+
+    Args:
+        circuit: From :func:`pinets.encrypted.compile_network`.
+        calibration: Typical inputs, with a batch axis; the plan is for their range.
+        packing: ``"auto"`` takes the faster one for ``inputs``.
+        inputs: The number of inputs to be evaluated.
+        precision: The largest deviation of an output, relative to the largest output.
+        rings: The ring sizes to choose from.
+        insecure: Give up security, for tests in small rings.
+        memory: The memory in bytes; by default what is free now.
+        estimate_time: Whether to measure SEAL for a moment to predict the time.
+    """
+    if not 0 < precision < math.inf:
+        raise PlanError(f"the precision must be positive, got {precision}")
+    if not insecure and (strange := [ring for ring in rings if ring not in RINGS]):
+        raise PlanError(f"the ring size must be one of {', '.join(map(str, RINGS))}, got {strange[0]}")
+    kinds: tuple[Packing, ...] = ("latency", "throughput") if packing == "auto" else (packing,)
+    memory = available_memory() if memory is None else memory
+    question = _ask(circuit, calibration, precision)
+    reasons: list[str] = []
+    found: list[Plan] = []
+    for kind in kinds:
+        try:
+            trial = _smallest(question, kind, rings, insecure)
+            plan = trial.plan
+            if estimate_time and (costs := measure_costs(plan.parameters)) is not None:
+                plan = replace(plan, seconds=sum(count * costs(*key) for key, count in trial.counts.items()))
+            _require_memory(plan, memory)
+            found.append(plan)
+        except PlanError as error:
+            reasons.append(f"{kind}: {error}")
+    if not found:
+        raise PlanError("; ".join(reasons))
+    return min(found, key=lambda plan: _total(plan, inputs))
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A circuit, its calibration inputs and the wanted precision."""
+
+    circuit: Circuit  # with check values
+    check_weights: tuple[tuple[float, ...], ...]
+    inputs: Tensor
+    shape: tuple[int, ...]
+    precision: float
+    largest: float  # the largest output
+    probes: Tensor  # the hardest inputs, which are simulated
+
+    @property
+    def low(self) -> float:
+        return float(self.inputs.min())
+
+    @property
+    def high(self) -> float:
+        return float(self.inputs.max())
+
+    @cached_property
+    def proven(self) -> Reach:
+        return proven_reach(self.circuit, self.low, self.high, self.largest)
+
+    @cached_property
+    def searched(self) -> Reach:
+        return searched_reach(self.circuit, self.low, self.high, self.probes)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A plan, and the operations it takes by name and level."""
+
+    plan: Plan
+    counts: Counter[tuple[str, int]]
+
+
+def _ask(circuit: Circuit, calibration: Tensor, precision: float) -> _Question:
+    weights = check_weights(circuit.output.rows)
+    circuit = circuit.with_check(weights)
+    inputs = calibration.flatten(1).double()
+    outputs, noise = (each.abs().amax(1) for each in outputs_and_noise(circuit, inputs))
+    largest = float(outputs.max())
+    if not math.isfinite(largest):
+        raise PlanError("the outputs of the plain network are not finite on the calibration inputs")
+    if largest == 0:
+        raise PlanError(
+            "the outputs of the network are all 0 on the calibration inputs, and precision is relative to the largest "
+            "output: plan with other inputs"
+        )
+    probes = inputs[torch.cat([outputs.topk(1).indices, noise.topk(min(_NOISIEST, len(noise))).indices])]
+    return _Question(circuit, weights, inputs, tuple(calibration.shape[1:]), precision, largest, probes)
+
+
+def check_weights(outputs: int) -> tuple[tuple[float, ...], ...]:
+    """Weights of the check values: irrational, so that no multiple of the modulus matches, and with a sum below 1.
+
+    >>> check_weights(2)
+    ((-0.085..., 0.328...), (-0.263..., -0.027...))
+    """
+    steps = (math.sqrt(2) - 1, math.sqrt(5) - 2)[:CHECKS]
+    return tuple(tuple((2 * (number * step % 1) - 1) / outputs for number in range(1, outputs + 1)) for step in steps)
+
+
+def _total(plan: Plan, inputs: int) -> float:
+    """The time for ``inputs`` inputs; if not measured, a batch counts as much as 200 single inputs."""
+    each = plan.seconds if plan.seconds is not None else 1.0 if plan.batch == 1 else 200.0
+    return each * math.ceil(inputs / plan.batch)
+
+
+def _require_memory(plan: Plan, memory: int) -> None:
+    if plan.needed_bytes > memory:
+        raise PlanError(
+            f"keys take {in_units(plan.key_bytes)} and ciphertexts {in_units(plan.ciphertext_bytes)} of memory, "
+            f"{in_units(plan.needed_bytes)} at once, and {in_units(memory)} is free; a smaller ring (with less "
+            f"precision or depth) or the other packing takes less"
+        )
+
+
+def _smallest(question: _Question, packing: Packing, rings: Sequence[int], insecure: bool) -> _Trial:
+    """The plan in the smallest ring that is precise enough; in that ring, one that is proven if there is one."""
+    best: _Trial | None = None
+    reason = ""
+    for ring in rings:
+        for proven in (True, False):
+            for parameters in _candidates(ring, question.circuit.depth, insecure):
+                try:
+                    trial = _try(question, parameters, packing, question.proven if proven else question.searched)
+                except PlanError as error:
+                    reason = str(error)
+                    continue
+                if best is None or trial.plan.deviation < best.plan.deviation:
+                    best = trial
+            if best is not None and best.plan.relative_deviation <= question.precision:
+                return best
+    if best is not None:
+        raise PlanError(
+            f"a precision of {question.precision:.1e} is out of reach: the nearest is "
+            f"{best.plan.relative_deviation:.1e}, in a ring of {best.plan.parameters.ring}"
+        )
+    raise PlanError(reason or _too_deep(question.circuit.depth, max(rings)))
+
+
+def _candidates(ring: int, depth: int, insecure: bool) -> list[Parameters]:
+    """The most precise secure modulus chains: larger base and special primes leave smaller ones for the levels."""
+    budget = SECURE_BITS.get(ring, 0)
+    if insecure:
+        budget = max(budget, (depth + 3) * 36)
+    found = []
+    for base, special in ((7, 0), (7, 3), (7, 6), (14, 0), (LARGEST_PRIME, 0)):
+        for scale in range(_MOST_SCALE, _LEAST_SCALE - 1, -1):
+            first = min(LARGEST_PRIME, scale + base)
+            bits = (first, *(scale,) * depth, min(LARGEST_PRIME, first + special))
+            if sum(bits) <= budget:
+                found.append(Parameters(ring, bits, scale, insecure=insecure))
+                break
+    return found
+
+
+def _too_deep(depth: int, ring: int) -> str:
+    room = max((levels for levels in range(1, 64) if _candidates(ring, levels, False)), default=0)
+    larger = next((other for other in RINGS if other > ring and _candidates(other, depth, False)), None)
+    nearest = f"a ring of {larger} has room" if larger else f"the nearest network that fits has depth {room}"
+    return (
+        f"the network needs {depth} multiplications in a row, and at 128-bit security a ring of {ring} has room for "
+        f"{room}: {nearest}. A CCP of order N needs 2 + ceil(log2 N), an NCP 2 N - 1"
+    )
+
+
+def _headroom(reach: Reach, parameters: Parameters, output_scale: float) -> float:
+    """The bits between the largest number of a circuit and half the modulus at its level; the least of all levels."""
+    primes = parameters.prime_bits
+    sizes = [(reach.output * output_scale, primes[0])]
+    for spent, size in reach.inner.items():
+        sizes.append((size * parameters.scale, sum(primes[: parameters.levels - spent + 1])))
+    return min(modulus - 1 - math.log2(max(size, 1e-300)) for size, modulus in sizes)
+
+
+def _try(question: _Question, parameters: Parameters, packing: Packing, reach: Reach) -> _Trial:
+    """Simulate the hardest inputs with these parameters, and with room for all numbers within reach."""
+    circuit, slots = question.circuit, parameters.slots
+    evaluator = SimulatedEvaluator(parameters)
+    if not reach.output < 2.0**LARGEST_PRIME:
+        raise PlanError(f"outputs can reach {reach.output:.3g} in the range, which fits no modulus")
+    bits = parameters.prime_bits[0] - 1 - math.ceil(math.log2(max(reach.output, 2.0**-20)))
+    output_scale = 2.0 ** min(bits, parameters.prime_bits[0] - 2, parameters.scale_bits + 8)
+    headroom = _headroom(reach, parameters, output_scale)
+    if headroom < 0:
+        raise PlanError(f"numbers can exceed the modulus by {-headroom:.1f} bits for inputs in the range")
+    room = 2.0 ** (parameters.prime_bits[0] - 1) / output_scale
+    layout = choose_layout(circuit, slots) if packing == "latency" else None
+    if layout is None:
+        computed = _by_throughput(circuit, evaluator, question.probes, output_scale)
+        repetitions = 1
+        alive = 2 * sum(circuit.sizes)  # each value at two levels
+    else:
+        computed = _by_latency(circuit, layout, evaluator, question.probes, output_scale)
+        repetitions = slots // power_of_two(circuit.output.rows)
+        alive = 2 + evaluator.counts["rotate", parameters.levels]
+    errors = computed - circuit(question.probes).numpy()
+    deviation = largest_error(errors, slots * circuit.output.rows, repetitions)
+    plan = Plan(
+        packing=packing,
+        parameters=parameters,
+        layout=layout,
+        input_shape=question.shape,
+        outputs=circuit.output.rows - CHECKS,
+        degree=circuit.degree,
+        depth=circuit.depth,
+        low=question.low,
+        high=question.high,
+        output_bound=room,
+        output_scale=output_scale,
+        check_weights=question.check_weights,
+        rotations=tuple(sorted(evaluator.rotations)),
+        proven=reach.proven,
+        headroom_bits=headroom,
+        largest_output=question.largest,
+        deviation=deviation,
+        check_tolerance=max(4 * deviation, _TOLERANCE * 2 * room),
+        seconds=None,
+        key_bytes=(1 + len(evaluator.rotations)) * parameters.key_bytes,
+        weight_bytes=evaluator.encoded_bytes,
+        ciphertext_bytes=alive * parameters.ciphertext_bytes(),
+    )
+    return _Trial(plan, evaluator.counts)
+
+
+def _by_throughput(circuit: Circuit, evaluator: SimulatedEvaluator, inputs: Tensor, output_scale: float) -> Vector:
+    """The simulated outputs, for several draws of the noise."""
+    repeated = inputs.repeat(_NOISE_DRAWS, 1)  # each draw in slots of its own
+    columns = [evaluator.encrypt(column, evaluator.parameters.scale) for column in repeated.T.numpy()]
+    rows = ThroughputProgram(circuit).run(evaluator, columns, output_scale)
+    return np.stack([row.values for row in rows], axis=1).reshape(_NOISE_DRAWS, len(inputs), -1)
+
+
+def _by_latency(
+    circuit: Circuit, layout: InputLayout, evaluator: SimulatedEvaluator, inputs: Tensor, output_scale: float
+) -> Vector:
+    """The simulated outputs, for several draws of the noise, which include the rounding errors of the weights."""
+    slots, scale = evaluator.parameters.slots, evaluator.parameters.scale
+    program = LatencyProgram(circuit, layout, slots, keep=False)
+    packed = np.stack([pack(one, layout, slots) for one in inputs.numpy()])
+    computed = []
+    for _ in range(_NOISE_DRAWS):
+        evaluator.counts.clear()  # keep the counts of one evaluation
+        evaluator.encoded_bytes = 0
+        out = program.run(evaluator, evaluator.encrypt(packed, scale), output_scale)
+        computed.append([program.unpack(one) for one in out.values])
+    return np.array(computed)

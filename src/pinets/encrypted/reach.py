@@ -1,0 +1,172 @@
+"""The largest numbers of a circuit over a range of inputs: what must fit the modulus.
+
+Two ways lead to them. Sound bounds hold for every input in the range. Where they are too loose for a plan, a search by
+gradient ascent finds inputs with large numbers, and a margin is added, since a search may miss the largest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pinets.algebra import TooLargeError, bounds
+from pinets.encrypted.circuit import Affine, Circuit, Leaf, Tree
+
+__all__ = ["SEARCH_MARGIN", "Reach", "proven_reach", "searched_reach"]
+
+SEARCH_MARGIN = 2.0  # bits of room beyond the largest numbers that the search finds
+_SLACK = 1.01  # covers rounding in double precision, and noise
+_LARGEST = 2**22  # entries of a matrix up to which `bounds` is tried; it takes seconds
+_TIGHT = 8.0  # times the largest known output: `bounds` is not tried where interval arithmetic comes so near
+_STARTS = 240  # inputs that climb at once
+_STEPS = 60
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The largest numbers of a circuit over a range of inputs.
+
+    Attributes:
+        output: The largest output.
+        inner: The largest number inside the circuit, by the number of levels spent when it is known.
+        proven: Whether this holds for every input, or was searched for.
+    """
+
+    output: float
+    inner: dict[int, float]
+    proven: bool
+
+
+def proven_reach(circuit: Circuit, low: float, high: float, known: float = 0.0) -> Reach:
+    """Sound bounds for every input with numbers from ``low`` to ``high``; infinite if they overflow.
+
+    Args:
+        circuit: The circuit.
+        low: The least number in an input.
+        high: The largest number in an input.
+        known: An output that occurs, to tell how tight a bound is.
+    """
+    box = [torch.full((1, circuit.size), edge, dtype=torch.float64) for edge in (low, high)]
+    output, inner = _propagate(circuit, *box)
+    entries = max(matrix.numel() for form in _forms(circuit) for matrix in form.terms.values())
+    if output > _TIGHT * known and entries <= _LARGEST:
+        try:
+            found = bounds(_AsModule(circuit), *box, precision=None)
+            output = min(output, float(torch.maximum(found.upper.abs(), found.lower.abs()).max()))
+        except TooLargeError:
+            pass  # interval arithmetic has given a bound already
+    return Reach(_SLACK * output, {spent: _SLACK * size for spent, size in inner.items()}, proven=True)
+
+
+def searched_reach(circuit: Circuit, low: float, high: float, starts: Tensor) -> Reach:
+    """The largest numbers that gradient ascent finds in the range, times ``2 ** SEARCH_MARGIN``.
+
+    Args:
+        circuit: The circuit.
+        low: The least number in an input.
+        high: The largest number in an input.
+        starts: Inputs to start from, beside random ones.
+    """
+    found = torch.cat([starts, *(_climb(circuit, low, high, starts, value) for value in range(len(circuit.sizes)))])
+    output, inner = _propagate(circuit, found, found)
+    grown = 2.0**SEARCH_MARGIN
+    return Reach(grown * output, {spent: grown * size for spent, size in inner.items()}, proven=False)
+
+
+class _AsModule(nn.Module):
+    def __init__(self, circuit: Circuit) -> None:
+        super().__init__()
+        self.circuit = circuit
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.circuit(x)
+
+
+def _forms(circuit: Circuit) -> list[Affine]:
+    return [*(factor for product in circuit.products for factor in product.factors), circuit.output]
+
+
+def _propagate(circuit: Circuit, lower: Tensor, upper: Tensor) -> tuple[float, dict[int, float]]:
+    """The largest output and inner numbers over a batch of boxes (points are boxes too), by interval arithmetic."""
+    values = [(lower, upper)]
+    inner: dict[int, float] = {}
+
+    def note(spent: int, sizes: Tensor) -> None:
+        largest = float(sizes.max())
+        inner[spent] = max(inner.get(spent, 0.0), largest if math.isfinite(largest) else math.inf)
+
+    def affine(form: Affine) -> tuple[Tensor, Tensor]:
+        middle, radius = form.constant, torch.zeros_like(form.constant)
+        for value, matrix in form.terms.items():
+            least, most = values[value]
+            middle = middle + (least + most) / 2 @ matrix.T
+            radius = radius + (most - least) / 2 @ matrix.abs().T
+        return middle - radius, middle + radius
+
+    def visit(tree: Tree, spent: int) -> tuple[Tensor, Tensor]:
+        if isinstance(tree, Leaf):
+            return leaf(tree.factors, spent)
+        out = _multiply(visit(tree.left, spent - 1), visit(tree.right, spent - 1))
+        note(spent, _size(out))
+        return out
+
+    def leaf(factors: tuple[Affine, ...], spent: int) -> tuple[Tensor, Tensor]:
+        known = [affine(factor) for factor in factors]
+        folds = (len(factors) - 1).bit_length()
+        # whatever the order of multiplications: the product of the 2^k largest factors
+        sizes = torch.stack([_size(one).clamp(min=1.0) for one in known]).sort(0, descending=True).values.cumprod(0)
+        for fold in range(folds + 1):
+            note(spent - folds + fold, sizes[min(2**fold, len(factors)) - 1])
+        out = known[0]
+        for other in known[1:]:
+            out = _multiply(out, other)
+        return out
+
+    for number, tree in enumerate(circuit.trees, 1):
+        values.append(visit(tree, circuit.depths[number]))
+    output = float(_size(affine(circuit.output)).max())
+    return output if math.isfinite(output) else math.inf, inner
+
+
+def _multiply(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    corners = torch.stack([a * b for a in left for b in right])
+    return corners.amin(0), corners.amax(0)
+
+
+def _size(interval: tuple[Tensor, Tensor]) -> Tensor:
+    return torch.maximum(interval[0].abs(), interval[1].abs())
+
+
+def _climb(circuit: Circuit, low: float, high: float, starts: Tensor, value: int) -> Tensor:
+    """Inputs in the range at which entries of a value are large; value 0 stands for the outputs."""
+    generator = torch.Generator().manual_seed(value)
+    uniform = torch.rand(_STARTS, circuit.size, generator=generator, dtype=torch.float64)
+    uniform[::2] = uniform[::2].round()  # every second one is a corner of the box
+    x = low + (high - low) * uniform
+    count = min(len(starts), _STARTS // 4)
+    x[:count] = starts[:count]
+    rows = torch.arange(_STARTS)
+    sign = torch.where(rows % 2 == 0, 1.0, -1.0).double()
+    best = x
+    for step in range(_STEPS):
+        x = x.detach().requires_grad_()
+        entries = _entries(circuit, x, value)
+        goal = sign * entries[rows, rows // 2 % entries.shape[1]]
+        (slope,) = torch.autograd.grad(goal.sum(), x)
+        if step == 0:
+            best, record = x.detach(), goal.detach()
+        better = goal.detach() > record
+        record = torch.where(better, goal.detach(), record)
+        best = torch.where(better[:, None], x.detach(), best)
+        stride = (high - low) * (0.3 if step < _STEPS // 2 else 0.05)
+        x = (x.detach() + stride * slope.sign()).clamp(low, high)
+    return best
+
+
+def _entries(circuit: Circuit, x: Tensor, value: int) -> Tensor:
+    if value == 0:
+        return circuit(x)
+    return circuit.values(x)[value]

@@ -1,0 +1,132 @@
+"""The server: evaluates the network on encrypted inputs. It has no secret key."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pinets.encrypted.circuit import Circuit
+from pinets.encrypted.container import Container, naming
+from pinets.encrypted.errors import FileError, KeyMismatchError
+from pinets.encrypted.latency import LatencyProgram
+from pinets.encrypted.machine import available_memory
+from pinets.encrypted.plan import Plan, in_units
+from pinets.encrypted.seal import SealEvaluator, SealScheme, refusals, save
+from pinets.encrypted.throughput import ThroughputProgram
+from pinets.encrypted.workers import fork_map, worker_count
+
+__all__ = ["EvaluationKeys", "Server"]
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluationKeys:
+    """The evaluation keys of one client, ready for use.
+
+    Attributes:
+        identity: The identity of the keys.
+        evaluator: SEAL's evaluator with these keys.
+    """
+
+    identity: str
+    evaluator: SealEvaluator
+
+
+class Server:
+    """Evaluates one network for any number of clients.
+
+    Args:
+        plan: The plan of the network.
+        circuit: The compiled network.
+        workers: The number of processes; by default one for each core.
+    """
+
+    def __init__(self, plan: Plan, circuit: Circuit, *, workers: int | None = None) -> None:
+        self.plan = plan
+        self._workers = worker_count(workers)
+        memory = available_memory()
+        if plan.needed_bytes > memory:
+            raise MemoryError(
+                f"keys and ciphertexts take {in_units(plan.needed_bytes)} of memory, and {in_units(memory)} is free"
+            )
+        if (circuit.size, circuit.output.rows) != (math.prod(plan.input_shape), plan.outputs):
+            raise KeyMismatchError(
+                f"the circuit maps {circuit.size} numbers to {circuit.output.rows}, the plan "
+                f"{math.prod(plan.input_shape)} to {plan.outputs}"
+            )
+        circuit = circuit.with_check(plan.check_weights)
+        if circuit.depth > plan.parameters.levels:
+            raise KeyMismatchError(f"the circuit takes {circuit.depth} levels, the plan has {plan.parameters.levels}")
+        self._scheme = SealScheme(plan.parameters)
+        self._program: LatencyProgram | ThroughputProgram
+        if plan.layout is None:
+            self._program = ThroughputProgram(circuit)
+        else:
+            keep = plan.key_bytes + plan.ciphertext_bytes + plan.weight_bytes < memory // 2
+            self._program = LatencyProgram(circuit, plan.layout, plan.parameters.slots, keep=keep)
+
+    def load_keys(self, content: bytes, *, source: object = "the evaluation keys") -> EvaluationKeys:
+        """Load the evaluation keys of a client; errors name the source."""
+        names = ("relinearisation", "rotation")
+        container = Container.from_bytes(content, "evaluation keys", source)
+        container.require(plan=self.plan.identity, parts=names, source=source)
+        with naming(source):
+            evaluator = SealEvaluator(self._scheme, *(container.parts[name] for name in names))
+        return EvaluationKeys(container.keys, evaluator)
+
+    def evaluate(self, inputs: bytes, keys: EvaluationKeys, *, source: object = "the inputs") -> bytes:
+        """Evaluate the network on encrypted inputs; gives the encrypted outputs. Errors name the source."""
+        plan = self.plan
+        container = Container.from_bytes(inputs, "inputs", source)
+        container.require(plan=plan.identity, keys=keys.identity, source=source)
+        entries = list(container.parts.values())
+        size = math.prod(plan.input_shape)
+        if plan.layout is None and len(entries) % size:
+            raise FileError(f"{source} holds {len(entries)} ciphertexts, not a multiple of the {size} features")
+
+        def load(number: int) -> Any:
+            with naming(f"ciphertext {number} of {source}"):
+                return self._load(entries[number], keys.evaluator)
+
+        numbers = range(len(entries))
+        if isinstance(self._program, LatencyProgram):
+            one = partial(self._one, self._program, keys.evaluator, load)
+            # the first in this process: it encodes the weights, which the others inherit
+            results = [one(number) for number in numbers[:1]] + fork_map(one, numbers[1:], self._workers)
+        else:
+            results = []
+            for start in numbers[::size]:
+                loaded = [load(number) for number in numbers[start : start + size]]
+                spread = partial(self._spread, keys.evaluator)
+                outputs = self._program.run(keys.evaluator, loaded, plan.output_scale, spread)
+                results += [save(output) for output in outputs]
+        parts = {str(number): part for number, part in enumerate(results)}
+        return Container("outputs", plan.identity, keys.identity, parts, container.facts).to_bytes()
+
+    def _one(self, program: LatencyProgram, evaluator: SealEvaluator, load: Callable[[int], Any], number: int) -> bytes:
+        with refusals(f"input {number} cannot be evaluated"):
+            return save(program.run(evaluator, load(number), self.plan.output_scale))
+
+    def _load(self, entry: bytes, evaluator: SealEvaluator) -> Any:
+        """Load an input; a ciphertext that is not fresh would fail half-way."""
+        ciphertext, parameters = evaluator.load(entry), self.plan.parameters
+        level, scale = evaluator.level(ciphertext), evaluator.scale(ciphertext)
+        if (level, scale) != (parameters.levels, parameters.scale):
+            raise FileError(
+                f"it has level {level} and scale {scale:g}, inputs of this plan have {parameters.levels} and "
+                f"{parameters.scale:g}"
+            )
+        return ciphertext
+
+    def _spread(self, evaluator: SealEvaluator, compute: Callable[[int], Any], numbers: Sequence[int]) -> list[Any]:
+
+        def checked(number: int) -> Any:
+            with refusals("the inputs cannot be evaluated"):
+                return compute(number)
+
+        if self._workers == 1:
+            return [checked(number) for number in numbers]
+        computed = fork_map(lambda number: save(checked(number)), numbers, self._workers)
+        return [evaluator.load(one) for one in computed]

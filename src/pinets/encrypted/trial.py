@@ -1,0 +1,156 @@
+"""A trial: keys, encryption, evaluation and decryption with real files, timed and compared with the plain network."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pinets._files import PathLike
+from pinets._modes import evaluating
+from pinets.encrypted.circuit import Circuit
+from pinets.encrypted.folders import (
+    EVALUATION_KEYS,
+    make_key_files,
+    open_client,
+    read_circuit,
+    require_no_secret_key,
+    write_plan,
+)
+from pinets.encrypted.plan import Plan, in_units
+from pinets.encrypted.server import Server
+
+__all__ = ["Trial", "run_trial"]
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The outcome of a trial.
+
+    Attributes:
+        inputs: The number of inputs.
+        deviation: The largest difference of an output from the plain network's in double precision.
+        largest: The largest output of the plain network.
+        agreement: The share of inputs that get the same class from both.
+        accuracy: The accuracy of the encrypted outputs; None without labels.
+        plain_accuracy: The accuracy of the plain network on the same inputs.
+        keygen_seconds: The time to make the keys.
+        encrypt_seconds: The time to encrypt, for each input.
+        evaluate_seconds: The wall-clock time to evaluate, for each input.
+        decrypt_seconds: The time to decrypt, for each input.
+        key_bytes: The size of the file of evaluation keys.
+        request_bytes: The size of the encrypted inputs, all together.
+        answer_bytes: The size of the encrypted outputs, all together.
+    """
+
+    inputs: int
+    deviation: float
+    largest: float
+    agreement: float
+    accuracy: float | None
+    plain_accuracy: float | None
+    keygen_seconds: float
+    encrypt_seconds: float
+    evaluate_seconds: float
+    decrypt_seconds: float
+    key_bytes: int
+    request_bytes: int
+    answer_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        rows = [
+            ("inputs", f"{self.inputs}"),
+            ("deviation", f"{self.deviation:.2e} at most, of outputs up to {self.largest:.3g}"),
+            ("same class", f"{self.agreement:.2%}"),
+        ]
+        if self.accuracy is not None:
+            rows.append(("accuracy", f"{self.accuracy:.2%} encrypted, {self.plain_accuracy:.2%} plain"))
+        rows += [
+            ("keys", f"{self.keygen_seconds:.2f} s"),
+            (
+                "client",
+                f"{self.encrypt_seconds * 1e3:.3g} ms to encrypt, {self.decrypt_seconds * 1e3:.3g} ms to decrypt",
+            ),
+            ("server", f"{self.evaluate_seconds:.3g} s for each input"),
+            ("bytes", f"keys {in_units(self.key_bytes)}, request {in_units(self.request_bytes)}, "
+                      f"answer {in_units(self.answer_bytes)}"),
+        ]  # fmt: skip
+        return "\n".join(f"{name:14} {text}" for name, text in rows)
+
+
+def run_trial(
+    plan: Plan,
+    circuit: Circuit,
+    network: nn.Module,
+    inputs: Tensor,
+    folder: PathLike,
+    *,
+    labels: Tensor | None = None,
+    workers: int | None = None,
+) -> Trial:
+    """Encrypt, evaluate and decrypt inputs with the plan and keys in ``folder/client`` and ``folder/server``.
+
+    Args:
+        plan: The plan of the network.
+        circuit: The compiled network.
+        network: The network itself, for comparison.
+        inputs: A batch of inputs.
+        folder: The parent of the two folders, which must not hold keys yet.
+        labels: The true classes.
+        workers: The number of processes of the server; by default one for each core.
+    """
+    client_folder, server_folder = Path(folder) / "client", Path(folder) / "server"
+    require_no_secret_key(client_folder)  # first: a new plan would make it useless
+    write_plan(plan, circuit, client=client_folder, server=server_folder)
+    key_file = server_folder / EVALUATION_KEYS
+    keygen, _ = _timed(lambda: make_key_files(client_folder, key_file))
+    client, server = open_client(client_folder), Server(*read_circuit(server_folder), workers=workers)
+    keys = server.load_keys(key_file.read_bytes(), source=key_file)
+    encrypt, request = _timed(lambda: client.encrypt(inputs.double().numpy()))
+    evaluate, answer = _timed(lambda: server.evaluate(request, keys))
+    decrypt, outputs = _timed(lambda: client.decrypt(answer))
+    expected = _plain(network, inputs)
+    count, predicted = len(inputs), outputs.argmax(1)
+    truth = None if labels is None else labels.numpy()
+    return Trial(
+        inputs=count,
+        deviation=float(np.abs(outputs - expected).max()),
+        largest=float(np.abs(expected).max()),
+        agreement=float((predicted == expected.argmax(1)).mean()),
+        accuracy=None if truth is None else float((predicted == truth).mean()),
+        plain_accuracy=None if truth is None else float((expected.argmax(1) == truth).mean()),
+        keygen_seconds=keygen,
+        encrypt_seconds=encrypt / count,
+        evaluate_seconds=evaluate / count,
+        decrypt_seconds=decrypt / count,
+        key_bytes=key_file.stat().st_size,
+        request_bytes=len(request),
+        answer_bytes=len(answer),
+    )
+
+
+def _plain(network: nn.Module, inputs: Tensor) -> np.ndarray:
+    """The outputs of the network in double precision; the network is not changed."""
+    state = {
+        name: value.double() if value.is_floating_point() else value
+        for name, value in (*network.named_parameters(), *network.named_buffers())
+    }
+    with torch.no_grad(), evaluating(network):
+        return torch.func.functional_call(network, state, inputs.double()).flatten(1).numpy()
+
+
+def _timed(call: Callable[[], Result]) -> tuple[float, Result]:
+    start = time.perf_counter()
+    result = call()
+    return time.perf_counter() - start, result

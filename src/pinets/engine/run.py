@@ -1,0 +1,273 @@
+"""The run folder: what is needed to repeat a run, and what it produced.
+
+``recipe.json``, ``environment.json``, ``data.json``, ``metrics.jsonl``, ``tensorboard/``, ``checkpoints/``, for
+generators ``pictures/`` and, when the run is finished, ``result.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import pinets
+from pinets._extras import require
+from pinets._storage import digest, read_json_object, write_json
+from pinets.data.samples import SampleSet, fingerprint
+from pinets.engine.checkpoint import Checkpoint, Checkpoints
+
+__all__ = ["ChangedRecipeError", "RunExistsError", "RunFolder", "changed_keys", "describe_data", "environment"]
+
+_FREE = ("compile",)  # keys of a recipe that change at most the last bits: a run may be resumed with other values
+_MOST_NAMES = 1000  # classes whose names are written down; more of them (identities) only count in the checksum
+
+
+class ChangedRecipeError(ValueError):
+    """A run was resumed with other values than it was started with."""
+
+
+class RunExistsError(FileExistsError):
+    """A run was to be started in a folder that already holds one."""
+
+
+class RunFolder:
+    """The folder of one run.
+
+    Args:
+        path: The folder; it need not exist yet.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.recipe_file = self.path / "recipe.json"
+        self.environment_file = self.path / "environment.json"
+        self.data_file = self.path / "data.json"
+        self.metrics_file = self.path / "metrics.jsonl"
+        self.result_file = self.path / "result.json"
+        self.checkpoints_folder = self.path / "checkpoints"
+        self.pictures_folder = self.path / "pictures"
+        self.tensorboard_folder = self.path / "tensorboard"
+
+    @property
+    def exists(self) -> bool:
+        """Whether a run was ever started here."""
+        return self.recipe_file.is_file()
+
+    @property
+    def finished(self) -> bool:
+        return self.result_file.is_file()
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether the run has a result, or a checkpoint in whatever state."""
+        return self.exists and (self.finished or bool(Checkpoints(self.checkpoints_folder, owner="").folders()))
+
+    def require_new(self) -> None:
+        """Raise a :class:`RunExistsError` if the run has a checkpoint or a result: it is never overwritten."""
+        if self.has_progress:
+            raise RunExistsError(f"{self.path} already holds a run: resume it, or choose another folder")
+
+    def start(self, recipe: dict[str, Any], processes: int, data: dict[str, Any] | None = None) -> None:
+        """Begin a new run; one that died before its first checkpoint is replaced.
+
+        Args:
+            recipe: All its values, as JSON.
+            processes: How many processes train it.
+            data: What :func:`describe_data` says of its data.
+        """
+        self.require_new()
+        self.path.mkdir(parents=True, exist_ok=True)
+        if self.exists:
+            self.metrics_file.unlink(missing_ok=True)
+            for folder in (self.tensorboard_folder, self.pictures_folder):
+                shutil.rmtree(folder, ignore_errors=True)
+        write_json(self.environment_file, environment(processes))
+        self.data_file.unlink(missing_ok=True)
+        if data:
+            write_json(self.data_file, data)
+        write_json(self.recipe_file, recipe)  # last: with it, the run exists
+
+    def require_same_recipe(self, recipe: dict[str, Any], before: dict[str, Any] | None = None) -> None:
+        """Raise a :class:`ChangedRecipeError` that names the keys in which a recipe differs from this run's.
+
+        Args:
+            recipe: The other recipe, as JSON.
+            before: The run's own recipe, with defaults for keys that did not exist yet when it was started.
+        """
+        found = changed_keys(self.recipe() if before is None else before, recipe)
+        changes = [change for change in found if change[0] not in _FREE]
+        if changes:
+            raise ChangedRecipeError(
+                f"{self.path} was started with another recipe: "
+                + "; ".join(f"{key} was {old!r} and is now {new!r}" for key, old, new in changes)
+                + " (a run is resumed with the values it was started with)"
+            )
+
+    def changed_environment(self, processes: int, recipe: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+        """What has changed since the run was started and can change the last bits of its numbers, with both values."""
+        keys = ("torch", "device", "threads", "platform", "processes")
+        before, now = read_json_object(self.environment_file), environment(processes)
+        free = {key: recipe[key] for key in _FREE if key in recipe}
+        return changed_keys(
+            {key: before.get(key) for key in keys} | {key: self.recipe().get(key, False) for key in free},
+            {key: now[key] for key in keys} | free,
+        )
+
+    def recipe(self) -> dict[str, Any]:
+        """The resolved recipe the run was started with."""
+        if not self.exists:
+            raise FileNotFoundError(f"{self.path} is not a run: it has no {self.recipe_file.name}")
+        return read_json_object(self.recipe_file)
+
+    def data_folder(self, data_dir: str | Path | None = None) -> str | Path | None:
+        """Where to look for the run's data: ``data_dir`` if given, else where they were in training if still there."""
+        known = self._data().get("folder")
+        return known if data_dir is None and known is not None and Path(known).is_dir() else data_dir
+
+    def require_same_data(self, data: dict[str, Any]) -> None:
+        """Refuse to resume on other data; ``data`` is what :func:`describe_data` says of them."""
+        known = self._data()
+        for key in ("samples", "classes", "fingerprint"):
+            if known and known[key] != data.get(key):
+                differs = "other images or labels"
+                if key != "fingerprint":
+                    differs = f"{key} {_difference(known[key], data.get(key))}"
+                raise ValueError(f"{self.path} was started with other data: {differs}")
+
+    def require_same_classes(self, classes: Sequence[str] | None) -> None:
+        """Refuse data whose classes are not those the run has learnt, in the same order."""
+        known = self._data().get("classes")
+        if known is not None and classes is not None and known != list(classes):
+            raise ValueError(f"{self.path} was trained on other data: classes {_difference(known, list(classes))}")
+
+    def _data(self) -> dict[str, Any]:
+        """What was written when the run was started; empty for runs older than ``data.json``."""
+        return read_json_object(self.data_file) if self.data_file.is_file() else {}
+
+    def finish(self, result: dict[str, Any]) -> None:
+        """Write the result: with it, the run is finished."""
+        write_json(self.result_file, result)
+
+    def result(self) -> dict[str, Any]:
+        """The metrics of a finished run."""
+        if not self.finished:
+            raise FileNotFoundError(f"the run in {self.path} is not finished: it has no {self.result_file.name}")
+        return read_json_object(self.result_file)
+
+    def metrics(self, split: str | None = None) -> list[dict[str, Any]]:
+        """The lines of the log, or those of one split; a line that a crash cut short is left out."""
+        if not self.metrics_file.is_file():
+            return []
+        lines = self.metrics_file.read_bytes().split(b"\n")[:-1]  # a whole line ends in a newline
+        rows = [_metrics_row(line, f"{self.metrics_file}, line {number}") for number, line in enumerate(lines, start=1)]
+        return [row for row in rows if split is None or row["split"] == split]
+
+    def pictures(self, name: str) -> list[Path]:
+        """The pictures with this name, oldest first."""
+        return sorted(self.pictures_folder.glob(f"{name}-*.png"))
+
+    def owner(self) -> str:
+        """A checksum of the recipe, which checkpoints carry."""
+        return digest(self.recipe())
+
+    def newest_checkpoint(self) -> Checkpoint:
+        """The newest undamaged checkpoint; an error if there is none."""
+        checkpoint = Checkpoints(self.checkpoints_folder, self.owner()).newest()
+        if checkpoint is None:
+            raise FileNotFoundError(f"the run in {self.path} has no checkpoint yet")
+        return checkpoint
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep a second process from training in the same folder; the system frees the lock if this process dies."""
+        filelock = require("filelock", extra="train")
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            with filelock.FileLock(self.path / ".lock", timeout=0):
+                yield
+        except filelock.Timeout as error:
+            raise RuntimeError(f"another process is training in {self.path}") from error
+
+
+def describe_data(samples: SampleSet, data_dir: str | Path | None) -> dict[str, Any]:
+    """What ``data.json`` says of the data a run is trained on.
+
+    Args:
+        samples: The training samples.
+        data_dir: The data folder, if one was given.
+    """
+    return {
+        "folder": None if data_dir is None else str(Path(data_dir).resolve()),
+        "samples": len(samples),
+        "classes": list(samples.classes) if len(samples.classes) <= _MOST_NAMES else None,
+        "fingerprint": fingerprint(samples),
+    }
+
+
+def _difference(before: Any, now: Any) -> str:
+    """How two values differ; of lists of one length, the first members that differ."""
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        before, now = next((old, new) for old, new in zip(before, now, strict=True) if old != new)
+        return f"have {now!r} where the run knows {before!r}"
+    return f"were {before} and are now {now}"
+
+
+def changed_keys(old: Any, new: Any, key: str = "") -> list[tuple[str, Any, Any]]:
+    """The keys in which two nested values differ, with both values.
+
+    >>> changed_keys({"optimizer": {"lr": 0.1, "momentum": 0.9}}, {"optimizer": {"lr": 0.05, "momentum": 0.9}})
+    [('optimizer.lr', 0.1, 0.05)]
+    """
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = [*old, *(name for name in new if name not in old)]
+        parts = (changed_keys(old.get(name), new.get(name), f"{key}.{name}" if key else name) for name in names)
+        return [change for part in parts for change in part]
+    return [] if old == new else [(key, old, new)]
+
+
+def _metrics_row(line: bytes, place: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:  # JSON and Unicode errors are both ValueErrors
+        raise ValueError(f"{place}: not valid JSON: {error}") from error
+    if not isinstance(row, dict) or not {"split", "step", "epoch"} <= row.keys():
+        raise ValueError(f"{place}: a line of the log must have split, step and epoch, got {row!r}")
+    return row
+
+
+def environment(processes: int) -> dict[str, Any]:
+    """What the numbers of a run depend on besides its recipe."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "pinets": pinets.__version__,
+        "accelerate": require("accelerate", extra="train").__version__,
+        "commit": _commit(),
+        "platform": platform.platform(),
+        "device": torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu",  # type: ignore[union-attr]
+        "threads": torch.get_num_threads(),
+        "processes": processes,
+        "command": sys.argv,
+    }
+
+
+def _commit() -> str | None:
+    """The commit of pinets' source, with ``+changed`` if files differ from it; ``None`` if pinets was installed."""
+    git, source = shutil.which("git"), Path(pinets.__file__).parent
+    if git is None:
+        return None
+
+    def ask(*command: str) -> str | None:
+        answer = subprocess.run([git, "-C", str(source), *command], capture_output=True, text=True, check=False)
+        return answer.stdout.strip() if answer.returncode == 0 else None
+
+    commit = ask("log", "-1", "--format=%H", "--", ".")
+    return f"{commit}+changed" if commit and ask("status", "--porcelain", "--", ".") else commit or None

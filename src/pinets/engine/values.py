@@ -1,0 +1,135 @@
+"""Typed changes of a recipe, such as ``optimizer.lr=0.05`` from a command line.
+
+A recipe is a tree of frozen dataclasses. What a key may hold is what its annotation says; a key that does not exist is
+answered with the nearest one that does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from pinets import _storage
+from pinets._storage import describe_type, to_json, unknown_key
+
+__all__ = ["RecipeError", "from_json", "parse", "set_values", "to_json"]
+
+T = TypeVar("T")
+
+_WORDS = {"none": None, "null": None, "true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+class RecipeError(ValueError):
+    """A key of a recipe that does not exist, or a value it cannot hold."""
+
+
+def from_json(expected: Any, content: Any, key: str = "recipe") -> Any:
+    """Build a value of the expected type from what :func:`to_json` gave; refuse what does not fit, naming the key.
+
+    >>> from pinets.engine.optimization import MultiStep
+    >>> from_json(MultiStep, {"kind": "MultiStep", "milestones": [40, 60], "gamma": 0.1})
+    MultiStep(milestones=(40.0, 60.0), gamma=0.1)
+    """
+    try:
+        return _storage.from_json(expected, content, key)
+    except ValueError as error:
+        raise RecipeError(str(error)) from error
+
+
+def set_values(recipe: T, changes: Iterable[str]) -> T:
+    """Apply changes of the form ``key=value``, from left to right.
+
+    >>> from pinets.engine.optimization import SGD
+    >>> set_values(SGD(lr=0.1), ["momentum=0.9", "nesterov=true"])
+    SGD(lr=0.1, momentum=0.9, weight_decay=0.0, nesterov=True)
+    >>> set_values(SGD(lr=0.1), ["momentun=0.9"])
+    Traceback (most recent call last):
+    pinets.engine.values.RecipeError: there is no key 'momentun'; did you mean 'momentum'?
+    >>> set_values(SGD(lr=0.1), ["lr=fast"])
+    Traceback (most recent call last):
+    pinets.engine.values.RecipeError: lr must be a number, got 'fast'
+    """
+    for change in changes:
+        key, separator, text = change.partition("=")
+        if not separator or not key.strip():
+            raise RecipeError(f"a change must have the form key=value, got {change!r}")
+        recipe = _set(recipe, key.strip().split("."), text.strip(), "")
+    return recipe
+
+
+def _set(value: Any, path: list[str], text: str, done: str) -> Any:
+    name, *rest = path
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        raise RecipeError(f"{done} is a single value: it has no key {name!r}")
+    hints = get_type_hints(type(value))
+    if name not in hints and hasattr(value, "set_option"):
+        return value.set_option(".".join(path), text, done)
+    if name not in hints:
+        raise RecipeError(_further_inside(value, name) or unknown_key(name, hints, done))
+    key, old = f"{done}.{name}" if done else name, getattr(value, name)
+    try:
+        new = _set(old, rest, text, key) if rest else parse(hints[name], text, key, old)
+        return dataclasses.replace(value, **{name: new})
+    except RecipeError:  # names its key already
+        raise
+    except (TypeError, ValueError) as error:  # the dataclass knows more than its types: ranges, for example
+        raise RecipeError(f"{key}: {error}") from error
+
+
+def _further_inside(value: Any, name: str) -> str:
+    """The error about a key that a part of the value has, such as ``optimizer.lr`` for ``lr``; empty if none has."""
+    parts = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    found = [
+        repr(f"{part}.{name}")
+        for part, inner in parts.items()
+        if dataclasses.is_dataclass(inner) and name in get_type_hints(type(inner))
+    ]
+    return f"there is no key {name!r}; did you mean {' or '.join(found)}?" if found else ""
+
+
+def parse(expected: Any, text: str, key: str, old: Any = None) -> Any:
+    """Read a value of the expected type from text.
+
+    The name of a dataclass makes one with the values of ``old`` that it can hold.
+
+    >>> parse(tuple[int, ...], "2,2,1,1", "model.depths")
+    (2, 2, 1, 1)
+    >>> parse(int | None, "none", "data.limit"), parse(str | None, "none", "metric")
+    (None, None)
+    """
+    for option in (expected, *get_args(expected)):
+        if dataclasses.is_dataclass(option) and isinstance(option, type) and text == option.__name__:
+            hints = {name: hint for name, hint in get_type_hints(option).items() if hasattr(old, name)}
+            return option(**{name: getattr(old, name) for name in hints if _fits(hints[name], getattr(old, name))})
+    for reading in _readings(text):
+        if _fits(expected, reading):
+            return from_json(expected, reading)
+    raise RecipeError(f"{key} must be {describe_type(expected)}, got {text!r}")
+
+
+def _readings(text: str) -> Iterator[Any]:
+    """What a text may mean: a word such as none, a number, a list of numbers, itself, a list of texts."""
+    if text.lower() in _WORDS:
+        yield _WORDS[text.lower()]
+    yield from _numbers(text)
+    items = [item.strip() for item in text.strip("()[] ").split(",") if item.strip()]
+    yield [next(_numbers(item), item) for item in items]
+    yield text
+    yield items
+
+
+def _numbers(text: str) -> Iterator[int | float]:
+    for kind in (int, float):
+        try:
+            yield kind(text)
+        except ValueError:
+            continue
+
+
+def _fits(expected: Any, value: Any) -> bool:
+    try:
+        _storage.from_json(expected, to_json(value), "value")
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,161 @@
+r"""A small convolutional polynomial: blocks :math:`\mathrm{BN}(u * v + u)`, where u and v are convolutions of the map.
+
+Each block is one step and doubles the degree: 16 for four of them. Batch norm is affine at inference and pooling takes
+averages, so the network is a polynomial of the image, with few products in a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from torch import Tensor, nn
+
+from pinets.models.parts import make_classifier, reset_layers
+from pinets.models.registry import register
+from pinets.polynomial import Step
+
+__all__ = ["ProductBlock", "ReluBlock", "StrictConvNet"]
+
+
+class ProductBlock(nn.Module):
+    r""":math:`\mathrm{BN}(u * v + u)` with :math:`u = \mathrm{BN}(U x)` and :math:`v = \mathrm{BN}(V x)`.
+
+    Args:
+        in_channels: Channels that come in.
+        out_channels: Channels that come out.
+
+    Example:
+        >>> import torch
+        >>> ProductBlock(3, 8)(torch.randn(2, 3, 16, 16)).shape
+        torch.Size([2, 8, 16, 16])
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.step = Step(
+            gate=normalised_conv(in_channels, out_channels),  # u
+            body=normalised_conv(in_channels, out_channels),  # v
+            carry={"gate": nn.Identity()},
+        )
+        self.norm = nn.BatchNorm2d(out_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.step(x, x))
+
+
+class ReluBlock(nn.Module):
+    r"""The twin of :class:`ProductBlock` with ReLU in place of the product: :math:`\mathrm{BN}(\max(v, 0) + u)`.
+
+    Args:
+        in_channels: Channels that come in.
+        out_channels: Channels that come out.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.shortcut = normalised_conv(in_channels, out_channels)  # u
+        self.branch = normalised_conv(in_channels, out_channels)  # v
+        self.norm = nn.BatchNorm2d(out_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.branch(x).relu() + self.shortcut(x))
+
+
+class StrictConvNet(nn.Module):
+    """Blocks with average pooling between them, the average of the last map, and a linear classifier.
+
+    Args:
+        blocks: In order; each but the last is followed by pooling.
+        num_features: Channels of the last block.
+        num_classes: Outputs; 0 for none, so that the network returns its pooled features.
+    """
+
+    def __init__(self, blocks: Sequence[nn.Module], *, num_features: int, num_classes: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.pool = nn.AvgPool2d(2)
+        self.num_features = num_features
+        self.reset_classifier(num_classes)
+
+    def reset_parameters(self) -> None:
+        """Start anew: as a network that is made with the same seed."""
+        reset_layers(self)
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Put a fresh classifier on top; 0 classes for none."""
+        self.fc = make_classifier(self.num_features, num_classes, like=next(self.blocks.parameters()))
+        self.num_classes = num_classes
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """The map of features after the last block."""
+        for number, block in enumerate(self.blocks):
+            x = block(x if number == 0 else self.pool(x))
+        return x
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        """From the map of features to the outputs, or to the pooled features that the classifier would see."""
+        x = x.mean((2, 3))
+        return x if pre_logits else self.fc(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.forward_head(self.forward_features(x))
+
+    def extra_repr(self) -> str:
+        return f"num_features={self.num_features}, num_classes={self.num_classes}"
+
+
+def strict_convnet(
+    *,
+    widths: Sequence[int] = (32, 64, 128, 128),
+    num_classes: int = 10,
+    in_channels: int = 3,
+    block: Literal["product", "relu"] = "product",
+) -> StrictConvNet:
+    """A small convolutional polynomial of the image, or its twin with ReLU.
+
+    Args:
+        widths: The channels of each block; the degree is 2 to the power of their number.
+        num_classes: Outputs; 0 for none.
+        in_channels: Channels of the images.
+        block: ``"product"`` for :class:`ProductBlock`, ``"relu"`` for :class:`ReluBlock`.
+
+    Example:
+        >>> import torch
+        >>> from pinets.algebra import certify
+        >>> certify(strict_convnet(widths=(4, 4)), torch.randn(1, 3, 8, 8)).degree
+        4
+    """
+    kinds = {"product": ProductBlock, "relu": ReluBlock}
+    if block not in kinds:
+        raise ValueError(f"block must be one of {', '.join(kinds)}, got {block!r}")
+    if not widths or min(widths) < 1:
+        raise ValueError(f"widths must have at least one number, each at least 1, got {tuple(widths)}")
+    if in_channels < 1:
+        raise ValueError(f"in_channels must be at least 1, got {in_channels}")
+    sizes = zip((in_channels, *widths[:-1]), widths, strict=True)
+    blocks = [kinds[block](narrow, wide) for narrow, wide in sizes]
+    return StrictConvNet(blocks, num_features=widths[-1], num_classes=num_classes)
+
+
+def normalised_conv(in_channels: int, out_channels: int) -> nn.Sequential:
+    """A 3x3 convolution and a batch norm."""
+    return nn.Sequential(nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False), nn.BatchNorm2d(out_channels))
+
+
+_TOY = {"widths": (4, 8)}
+register(
+    "strict_convnet",
+    strict_convnet,
+    input_shape=(3, 32, 32),
+    toy=_TOY,
+    summary="a small convolutional polynomial of degree 16, certified: blocks BN(u * v + u)",
+)
+register(
+    "strict_convnet_relu",
+    strict_convnet,
+    block="relu",
+    input_shape=(3, 32, 32),
+    toy=_TOY,
+    summary="the twin of strict_convnet, with ReLU",
+)

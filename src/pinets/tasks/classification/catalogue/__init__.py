@@ -1,0 +1,5 @@
+"""Every recipe for a classifier, by name, with the paper's values."""
+
+from pinets.tasks.classification.catalogue import cifar, encrypted, imagenet, polynomial, speech
+
+__all__ = ["cifar", "encrypted", "imagenet", "polynomial", "speech"]

@@ -1,0 +1,300 @@
+"""Recipes for classifiers of images and of speech."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from pinets._modes import evaluating
+from pinets.data import (
+    DATA_SETS,
+    Compose,
+    DataError,
+    ImageSet,
+    Normalize,
+    RandomCrop,
+    RandomFlip,
+    SampleSet,
+    Splits,
+    Transform,
+    load,
+    precompute,
+    stratified_sample,
+)
+from pinets.engine.loop import Plan
+from pinets.engine.model import Model, put_channels_last
+from pinets.engine.optimization import (
+    SGD,
+    Adam,
+    AdamW,
+    Constant,
+    Exponential,
+    LinearDecay,
+    MultiStep,
+    OneCycle,
+    Plateau,
+    Warmup,
+    require_range,
+)
+from pinets.engine.randomness import seed_everything, seed_processes_apart
+from pinets.engine.recipe import InputInfo, Recipe, evaluation_batches
+from pinets.engine.task import Split
+from pinets.engine.values import to_json
+from pinets.tasks.classification.speech.augment import speech_features
+from pinets.tasks.classification.task import Classification
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+__all__ = ["ClassificationRecipe", "Images", "Inputs", "Model", "Speech"]
+
+# mean and deviation of ImageNet's training images by the number of channels; for grey images their average
+_IMAGENET = {3: Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)), 1: Normalize((0.449,), (0.226,))}
+_EVALUATION_BATCH = 512  # over all processes; only speed and memory depend on it
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A loaded dataset: its three parts, and the transforms of batches for training and for evaluation."""
+
+    splits: Splits[Any]
+    augment: Transform
+    evaluation: Transform
+    unaugmented: Transform | None = None  # of training samples; as in evaluation if left out
+    prefetch: int = 0
+    preprocessing: Any = None  # the evaluation's, as plain data
+
+    def describe(self) -> InputInfo:
+        """Shape, classes and preprocessing."""
+        return InputInfo(tuple(self.first().shape[1:]), tuple(self.splits.train.classes), self.preprocessing)
+
+    @property
+    def train(self) -> SampleSet:
+        """The training samples."""
+        return self.splits.train
+
+    def first(self) -> Tensor:
+        """The first validation sample as the network sees it, a batch of one."""
+        samples = self.splits.validation
+        return self.evaluation(samples.read(torch.tensor([0]), torch.zeros(1, samples.draws)))
+
+    def read(self, split: Literal["train", "validation", "test"], count: int) -> tuple[Tensor, Tensor]:
+        """The first samples of a split as the network sees them in evaluation, and their labels."""
+        samples: SampleSet = getattr(self.splits, split)
+        transform = self.unaugmented if split == "train" and self.unaugmented is not None else self.evaluation
+        chosen = torch.arange(min(count, len(samples)))
+        return transform(samples.read(chosen, torch.zeros(len(chosen), samples.draws))), samples.labels[chosen]
+
+
+@dataclass(frozen=True)
+class Images:
+    """A dataset of labelled images.
+
+    Args:
+        name: One of ``pinets.data.DATA_SETS``.
+        classes: Number of classes.
+        validation: Share of the training images held out for validation.
+        crop: Pixels of padding for random crops; 0 for none. Image files are cropped while decoding instead.
+        flip: Whether to mirror images at random.
+        limit: Train on this many images only, chosen evenly over the classes.
+        size: Height and width, for datasets that can have several; the dataset's own default if left out.
+    """
+
+    name: str
+    classes: int
+    validation: float = 0.1
+    crop: int = 4
+    flip: bool = True
+    limit: int | None = None
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        require_range("validation", self.validation, above=0, below=1)
+        require_range("crop", self.crop, at_least=0)
+        _check_counts(self.classes, self.limit)
+        if self.size is not None:
+            require_range("size", self.size, at_least=1)
+            if not self._takes("size"):
+                raise ValueError(f"the images of {self.name} have a size of their own, which cannot be changed")
+
+    def _takes(self, option: str) -> bool:
+        return self.name in DATA_SETS and option in DATA_SETS[self.name].options
+
+    def load(self, data_dir: str | Path | None, *, download: bool = True) -> Inputs:
+        options: dict[str, Any] = {} if self.size is None else {"size": self.size}
+        splits = load(self.name, data_dir, download=download, validation=self.validation, **options)
+        in_memory = isinstance(splits.train, ImageSet)
+        if self.size is None and not in_memory and DATA_SETS[self.name].folders == (".",):  # images of one's own
+            size = splits.train.crop.size
+            told = f"data.size is not set: the images of {self.name} become {size}x{size}"
+            warnings.warn(f"{told}; data.size=32 makes them 32x32", stacklevel=2)
+        normalize = Normalize.of(splits.train) if in_memory else _IMAGENET[splits.train.channels]
+        # image files are cropped while they are decoded
+        augment: list[Transform] = [RandomCrop(self.crop)] if self.crop and in_memory else []
+        if self.flip:
+            augment.append(RandomFlip())
+        crop = {} if in_memory else {"crop": to_json(splits.validation.crop)}  # applied while decoding
+        return Inputs(
+            _limited(splits, self.limit),
+            Compose(*augment, normalize),
+            normalize,
+            prefetch=0 if in_memory else 4,
+            preprocessing={**to_json(normalize), **crop},
+        )
+
+    def describe(self, data_dir: str | Path | None = None) -> InputInfo:
+        """Shape and classes of the images, and the normalisation (and crop) of those that are evaluated."""
+        try:
+            return self.load(data_dir, download=False).describe()
+        except (DataError, OSError) as error:
+            return InputInfo(missing=str(error))
+
+
+@dataclass(frozen=True)
+class Speech:
+    """Spoken words as 32x32 log-mel images; the dataset has its own validation and test speakers.
+
+    Args:
+        name: One of ``pinets.data.DATA_SETS``.
+        classes: Number of words.
+        augment: Whether to vary loudness, speed, stretch and place, and mix in noise.
+        limit: Train on this many clips only, chosen evenly over the words.
+    """
+
+    name: str
+    classes: int
+    augment: bool = True
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_counts(self.classes, self.limit)
+
+    def load(self, data_dir: str | Path | None) -> Inputs:
+        splits = _limited(load(self.name, data_dir), self.limit)
+        features, nothing = speech_features(), Compose()
+        # the features of clips that never change are computed once
+        held_out = [precompute(part, features) for part in (splits.validation, splits.test)]
+        if self.augment:
+            augmented = speech_features(augment=True, noise=splits.train.noise)
+            return Inputs(Splits(splits.train, *held_out), augmented, nothing, features, preprocessing=repr(features))
+        train = precompute(splits.train, features)
+        return Inputs(Splits(train, *held_out), nothing, nothing, preprocessing=repr(features))
+
+    def describe(self, data_dir: str | Path | None = None) -> InputInfo:
+        """The log-mel images, and the words if the dataset is there."""
+        features = InputInfo((1, 32, 32), preprocessing=repr(speech_features()))
+        try:
+            return replace(features, classes=tuple(load(self.name, data_dir, download=False).train.classes))
+        except (DataError, OSError) as error:
+            return replace(features, missing=str(error))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassificationRecipe(Recipe):
+    """All values of training one classifier.
+
+    Args:
+        model: The network.
+        data: The dataset.
+        optimizer: The optimizer, with its learning rate.
+        schedule: How the learning rate changes.
+        label_smoothing: Share of the target that is spread over all classes.
+        clip: Largest norm of the gradient; ``None`` for no limit.
+        top_k: The accuracies to report.
+        channels_last: Whether images have their channels last in memory, which is faster for convolutions.
+    """
+
+    model: Model
+    data: Images | Speech
+    optimizer: SGD | Adam | AdamW
+    schedule: MultiStep | Plateau | Warmup | OneCycle | LinearDecay | Exponential | Constant
+    label_smoothing: float = 0.0
+    clip: float | None = None
+    top_k: tuple[int, ...] = (1,)
+    channels_last: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_range("label_smoothing", self.label_smoothing, at_least=0, at_most=1)
+        if self.clip is not None:
+            require_range("clip", self.clip, above=0)  # torch would reverse the gradient for a negative one
+        if not self.top_k:
+            raise ValueError("top_k must name at least one accuracy, as in top_k=1,5; got none")
+        for k in self.top_k:
+            if not 1 <= k <= self.data.classes:
+                raise ValueError(f"top_k must be at least 1 and at most all {self.data.classes} classes, got {k}")
+
+    def networks(self) -> dict[str, nn.Module]:
+        return {"model": self.model.build(self.data.classes)}
+
+    def build(self, data: Inputs, accelerator: Accelerator) -> Classification:
+        classes = len(data.train.classes)
+        if classes != self.data.classes:
+            raise ValueError(f"data.classes is {self.data.classes}, but {self.data.name} has {classes} classes")
+        seed_everything(self.seed, accelerator.device)
+        network = self.networks()["model"]
+        _require_outputs(network, data, classes)
+        if self.channels_last:
+            put_channels_last(network, accelerator.device)
+
+        def samples(split: Split) -> Iterable[tuple[Tensor, Tensor]]:
+            return evaluation_batches(
+                data.splits, split, _EVALUATION_BATCH, data.evaluation, accelerator, prefetch=data.prefetch
+            )
+
+        task = Classification(
+            network,
+            samples=samples,
+            accelerator=accelerator,
+            label_smoothing=self.label_smoothing,
+            clip=self.clip,
+            top_k=self.top_k,
+        )
+        seed_processes_apart(self.seed, accelerator)
+        return task
+
+    def prepare_training(self, task: Classification, data: Inputs, accelerator: Accelerator) -> Plan:
+        batches = self.training_batches(data.train, data.augment, accelerator, prefetch=data.prefetch)
+        plan = self.plan(batches)
+        optimizer = self.optimizer.build(task.network.parameters())
+        schedule = self.schedule.attach(optimizer, steps_per_epoch=plan.steps_per_epoch, epochs=self.epochs)
+        task.batches = batches
+        task.optimizers, task.schedules = {"model": accelerator.prepare(optimizer)}, {"model": schedule}
+        return plan
+
+
+def _require_outputs(network: nn.Module, data: Inputs, classes: int) -> None:
+    """Refuse a network that does not accept these inputs, or does not give one score per class."""
+    first = data.first()
+    try:
+        with evaluating(network), torch.no_grad():
+            found = tuple(network(first).shape)
+    except (ValueError, RuntimeError) as error:
+        shape = tuple(first.shape[1:])
+        grey = " (model.in_channels=1 makes a network for grey images)" if shape[0] == 1 else ""
+        raise ValueError(
+            f"model: the network does not take inputs of shape {shape}, as the data are{grey}: {error}"
+        ) from error
+    if found != (1, classes):
+        raise ValueError(
+            f"model: the network gives shape {found} for one input, and {classes} classes need (1, {classes})"
+        )
+
+
+def _check_counts(classes: int, limit: int | None) -> None:
+    require_range("classes", classes, at_least=1)
+    if limit is not None and limit < classes:
+        raise ValueError(f"limit must be at least 1 for each of the {classes} classes, got {limit}")
+
+
+def _limited(splits: Splits, limit: int | None) -> Splits:
+    if limit is None or limit >= len(splits.train):
+        return splits
+    chosen = stratified_sample(splits.train.labels, limit)
+    return Splits(splits.train.subset(chosen), splits.validation, splits.test)

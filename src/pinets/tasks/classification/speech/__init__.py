@@ -1,0 +1,1 @@
+"""Speech: sound files, spectrograms, augmentations, and the Speech Commands dataset."""

@@ -1,0 +1,154 @@
+"""Published augmentations of speech, each happening with probability one half.
+
+All but the stretch work on the wave, and the stretch on its power spectrum.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pinets.data.transforms import Chunked, Compose, Normalize, Transform, whole_number
+from pinets.tasks.classification.speech.mel import LogMel, PowerSpectrum, Waveform
+
+__all__ = [
+    "RandomLoudness",
+    "RandomNoise",
+    "RandomShift",
+    "RandomSpeed",
+    "RandomStretch",
+    "speech_features",
+]
+
+
+class _Sometimes(Transform):
+    """Change each sample with a probability, and only those it hits."""
+
+    probability = 0.5
+    values = 1  # numbers that a change takes, besides the one that decides whether it happens
+
+    @property
+    def draws(self) -> int:
+        return 1 + self.values
+
+    def apply(self, inputs: Tensor, uniforms: Tensor) -> Tensor:
+        hit = (uniforms[:, 0] < self.probability).nonzero().flatten()
+        if len(hit) == 0:
+            return inputs
+        return inputs.index_copy(0, hit, self.change(inputs[hit], uniforms[hit, 1:]))
+
+    @abstractmethod
+    def change(self, inputs: Tensor, values: Tensor) -> Tensor: ...
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class RandomLoudness(_Sometimes):
+    """Multiply a wave by a number between 0.7 and 1.1."""
+
+    def change(self, inputs: Tensor, values: Tensor) -> Tensor:
+        return inputs * _between(0.7, 1.1, values).to(inputs.dtype)
+
+
+class RandomSpeed(_Sometimes):
+    """Play a wave up to 20 % slower or faster, pitch and all; it is cut or filled with zeros to its old length."""
+
+    def change(self, inputs: Tensor, values: Tensor) -> Tensor:
+        length = inputs.shape[1]
+        position = _between(0.8, 1.2, values) * torch.arange(length, device=inputs.device)  # float64: (N, T)
+        left = position.long()
+        weight = (position - left).to(inputs.dtype)
+        padded = torch.cat([inputs, inputs.new_zeros(len(inputs), 1)], dim=1)  # one zero past the end
+        return torch.lerp(
+            padded.gather(1, left.clamp_max(length)), padded.gather(1, (left + 1).clamp_max(length)), weight
+        )
+
+
+class RandomShift(_Sometimes):
+    """Move a wave by up to 8 frames of ``hop`` samples to the left or right, with silence moving in."""
+
+    def __init__(self, hop: int = 512) -> None:
+        self.hop = hop
+
+    def change(self, inputs: Tensor, values: Tensor) -> Tensor:
+        padded = F.pad(inputs, (8 * self.hop, 8 * self.hop))
+        shifted = padded.unfold(1, inputs.shape[1], self.hop)  # a view: (N, 17 places, T)
+        return shifted[torch.arange(len(inputs), device=inputs.device), whole_number(values[:, 0], 17)]
+
+
+class RandomNoise(_Sometimes):
+    r"""Mix up to 45 % of noise into a wave, :math:`(1 - a) x + a n`, from a random place of the recordings.
+
+    Args:
+        recordings: int16, each at least as long as a clip.
+        length: Of a clip.
+    """
+
+    values = 2
+
+    def __init__(self, recordings: Sequence[Tensor], length: int) -> None:
+        if not recordings:
+            raise ValueError("there are no recordings of noise to mix in")
+        if (shortest := min(map(len, recordings))) < length:
+            raise ValueError(f"recordings of noise must be at least {length} samples long, got one of {shortest}")
+        self.length = length
+        self.noise = torch.cat([*recordings])
+        sizes = torch.tensor([len(recording) for recording in recordings])
+        self.first = sizes.cumsum(0) - sizes  # where each recording begins
+        self.places = (sizes - length + 1).cumsum(0)  # where a piece may start and not run into the next recording
+
+    def change(self, inputs: Tensor, values: Tensor) -> Tensor:
+        place = whole_number(values[:, 1].cpu(), int(self.places[-1]))
+        recording = torch.searchsorted(self.places, place, right=True)
+        start = self.first[recording] + place - F.pad(self.places, (1, 0))[recording]
+        piece = Waveform()(self.noise[start[:, None] + torch.arange(self.length)]).to(inputs)
+        amount = _between(0, 0.45, values[:, :1]).to(inputs.dtype)
+        return torch.lerp(inputs, piece, amount)
+
+
+class RandomStretch(_Sometimes):
+    """Play a power spectrum up to 20 % slower or faster at the same pitch; it is cut or filled with silence.
+
+    As in a phase vocoder magnitudes are interpolated between neighbouring frames; phases are not needed any more.
+    """
+
+    def change(self, inputs: Tensor, values: Tensor) -> Tensor:
+        magnitude = F.pad(inputs.sqrt(), (0, 0, 0, 1))  # (N, frames, frequencies), and one silent frame
+        frames = inputs.shape[1]
+        position = _between(0.8, 1.2, values) * torch.arange(frames, device=inputs.device)
+        left = position.long()
+        weight = (position - left).to(inputs.dtype)[:, :, None]
+        row = torch.arange(len(inputs), device=inputs.device)[:, None]
+        before, after = magnitude[row, left.clamp_max(frames)], magnitude[row, (left + 1).clamp_max(frames)]
+        return torch.lerp(before, after, weight).square()
+
+
+def speech_features(*, augment: bool = False, noise: Sequence[Tensor] = (), length: int = 16_000) -> Transform:
+    """Turn int16 clips into 32x32 log-mel pictures, from -80 dB .. 0 dB scaled to -1 .. 1.
+
+    Args:
+        augment: Whether to vary loudness, speed, stretch and place, and mix in noise if there is any.
+        noise: Recordings to mix in, as a :class:`pinets.data.ClipSet` carries them.
+        length: Of a clip.
+
+    Example:
+        >>> clips = torch.randint(-999, 999, (4, 16000), dtype=torch.int16)
+        >>> speech_features()(clips).shape
+        torch.Size([4, 1, 32, 32])
+    """
+    wave: list[Transform] = [RandomLoudness(), RandomSpeed(), RandomShift()] if augment else []
+    if augment and noise:
+        wave.append(RandomNoise(noise, length))
+    spectrum = [RandomStretch()] if augment else []
+    scale = Normalize(mean=(-40.0,), std=(40.0,), maximum=1.0)
+    steps = Compose(Waveform(), *wave, PowerSpectrum(), *spectrum, LogMel(), scale)
+    return Chunked(steps, rows=16)  # thrice as fast as 128 at once
+
+
+def _between(low: float, high: float, uniforms: Tensor) -> Tensor:
+    return low + (high - low) * uniforms

@@ -1,0 +1,154 @@
+"""Classification: a network that gives one score per class, and its accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pinets.engine.task import Reduce, Split, Task, sum_over_processes, update
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+__all__ = ["Classification", "Mean", "TopKAccuracy", "count_top_k"]
+
+Labelled = tuple[Tensor, Tensor]
+
+
+class Classification(Task):
+    """Cross-entropy on labelled batches; top-k accuracy on validation and test.
+
+    Args:
+        network: Gives the scores of the classes.
+        samples: Returns this process's share of a split, once through.
+        accelerator: Made by :func:`~pinets.engine.loop.make_accelerator`.
+        label_smoothing: Share of the target that is spread over all classes.
+        clip: Largest norm of the gradient; ``None`` for no limit.
+        top_k: The accuracies to compute; schedules watch the first.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        *,
+        samples: Callable[[Split], Iterable[Labelled]],
+        accelerator: Accelerator,
+        label_smoothing: float = 0.0,
+        clip: float | None = None,
+        top_k: tuple[int, ...] = (1,),
+    ) -> None:
+        self.network = accelerator.prepare(network)
+        self.networks = {"model": self.network}
+        self.score = _name(top_k[0])
+        self._samples = samples
+        self._accelerator = accelerator
+        self._label_smoothing = label_smoothing
+        self._clip = clip
+        self._top_k = top_k
+
+    def train_step(self, batch: Labelled) -> dict[str, Tensor]:
+        inputs, labels = self._place(batch)
+        self.network.train()
+        with self._accelerator.accumulate(self.network):
+            scores = self.network(inputs)
+            loss = F.cross_entropy(scores, labels, label_smoothing=self._label_smoothing)
+            loss = update(loss, self.network, self.optimizers["model"], self._accelerator, clip=self._clip)
+        right = (scores.detach().argmax(dim=1) == labels).float().mean()
+        return {"loss": loss, "accuracy": right}
+
+    @torch.no_grad()
+    def evaluate(self, split: Split) -> dict[str, float]:
+        # the bare network: the processes may have different numbers of batches, and must not wait for each other
+        network = self._accelerator.unwrap_model(self.network).eval()
+        mean_loss, accuracies = Mean(), {k: TopKAccuracy(k) for k in self._top_k}
+        for batch in self._samples(split):
+            inputs, labels = self._place(batch)
+            if len(labels) == 0:  # this process's share of a last batch with fewer samples than processes
+                continue
+            with self._accelerator.autocast():
+                scores = network(inputs).float()
+            mean_loss.update(F.cross_entropy(scores, labels), len(labels))
+            for accuracy in accuracies.values():
+                accuracy.update(scores, labels)
+        total = partial(sum_over_processes, accelerator=self._accelerator)
+        return {
+            "loss": mean_loss.compute(total),
+            **{_name(k): accuracy.compute(total) for k, accuracy in accuracies.items()},
+        }
+
+    def _place(self, batch: Labelled) -> Labelled:
+        inputs, labels = (tensor.to(self._accelerator.device, non_blocking=True) for tensor in batch)
+        return inputs, labels
+
+
+def _name(k: int) -> str:
+    return "accuracy" if k == 1 else f"top{k}_accuracy"
+
+
+def count_top_k(logits: Tensor, labels: Tensor, k: int) -> Tensor:
+    """Number of rows whose label is among the ``k`` highest scores.
+
+    Of equal scores the first class counts as the highest, so that a network which gives all classes the same score is
+    right by chance, not always.
+
+    >>> scores = torch.tensor([[0.1, 0.7, 0.2], [0.5, 0.3, 0.2]])
+    >>> count_top_k(scores, torch.tensor([1, 1]), k=1), count_top_k(scores, torch.tensor([1, 1]), k=2)
+    (tensor(1), tensor(2))
+    """
+    own = logits.gather(1, labels[:, None])
+    before = torch.arange(logits.shape[1], device=logits.device) < labels[:, None]
+    ahead = ((logits > own) | ((logits == own) & before)).sum(dim=1)
+    # comparisons with NaN are false: without this, a network that gives NaN would always be right
+    return ((ahead < k) & ~logits.isnan().any(dim=1)).sum()
+
+
+class Mean:
+    """The mean of a value over all samples seen, by all processes.
+
+    >>> loss = Mean()
+    >>> loss.update(2.0, count=3)
+    >>> loss.update(4.0, count=1)
+    >>> loss.compute()
+    2.5
+    """
+
+    def __init__(self) -> None:
+        self.total = torch.zeros(2, dtype=torch.float64)  # sum, number of samples
+
+    def update(self, mean: Tensor | float, count: int) -> None:
+        """Add ``count`` samples, given their mean."""
+        self.total += torch.tensor([float(mean) * count, count], dtype=torch.float64)
+
+    def compute(self, reduce: Reduce = lambda total: total) -> float:
+        total, count = reduce(self.total).tolist()
+        return total / count
+
+
+class TopKAccuracy:
+    """The share of samples whose label is among the ``k`` classes scored highest.
+
+    >>> accuracy = TopKAccuracy(1)
+    >>> accuracy.update(torch.tensor([[0.1, 0.9], [0.8, 0.2]]), torch.tensor([1, 1]))
+    >>> accuracy.compute()
+    0.5
+    """
+
+    higher_is_better = True
+
+    def __init__(self, k: int = 1) -> None:
+        if k < 1:
+            raise ValueError(f"k must be at least 1, got {k}")
+        self.k = k
+        self.total = torch.zeros(2, dtype=torch.int64)  # right, all
+
+    def update(self, logits: Tensor, labels: Tensor) -> None:
+        self.total += torch.stack([count_top_k(logits, labels, self.k).cpu(), torch.tensor(len(labels))])
+
+    def compute(self, reduce: Reduce = lambda total: total) -> float:
+        right, count = reduce(self.total).tolist()
+        return right / count

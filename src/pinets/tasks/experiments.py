@@ -1,0 +1,188 @@
+"""The tables and figures of the paper: which recipes each compares, and how often they are run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pinets._nearest import did_you_mean
+from pinets.engine.recipe import Scale
+from pinets.tasks.meshes.catalogue import COMPARED_SMALL, OPERATORS, short_name
+
+__all__ = ["EXPERIMENTS", "Experiment", "Picture", "get_experiment"]
+
+Picture = Literal["samples", "shapes", "faces"]
+Names = Mapping[str, str]  # of recipes, and what a page calls their networks
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table or figure.
+
+    Args:
+        title: What it shows, and where it is in the paper.
+        recipes: The compared recipes and the names of their networks, the baseline first.
+        seeds: Runs of each recipe at full scale.
+        medium_seeds: Runs of each at medium scale.
+        small_seeds: Runs of each at small scale.
+        picture: What the page shows beside the table and the curves: generated images, reconstructed shapes, or ROC
+            curves of faces.
+        medium_recipes: The recipes at medium scale, where they are others.
+        small_recipes: The recipes at small scale, where they are other than those at medium scale.
+    """
+
+    title: str
+    recipes: Names
+    seeds: int = 5  # not in paper, which gives deviations but not over how many runs
+    medium_seeds: int = 2
+    small_seeds: int = 3
+    picture: Picture | None = None
+    medium_recipes: Names | None = None
+    small_recipes: Names | None = None
+
+    def names(self, scale: Scale) -> Names:
+        """The recipes at a scale, with the names of their networks."""
+        medium = self.medium_recipes or self.recipes
+        return {"full": self.recipes, "medium": medium, "small": self.small_recipes or medium}[scale]
+
+    def runs(self, scale: Scale) -> int:
+        return {"full": self.seeds, "medium": self.medium_seeds, "small": self.small_seeds}[scale]
+
+
+def get_experiment(name: str) -> Experiment:
+    """An experiment by name.
+
+    >>> list(get_experiment("speech").recipes)
+    ['speech_resnet34', 'speech_prodpoly_resnet34']
+    """
+    if name not in EXPERIMENTS:
+        raise ValueError(f"there is no experiment {name!r}{did_you_mean(name, EXPERIMENTS)}")
+    return EXPERIMENTS[name]
+
+
+def _without_activations(data: str, title: str) -> Experiment:
+    names = {"linear": "linear", "ccp": "CCP", "ncp": "NCP", "ncp_skip": "NCP-Skip"}
+    recipes = {f"{data}_{ending}": name for ending, name in names.items()}
+    return Experiment(title, recipes, seeds=1, medium_seeds=1, small_seeds=1, picture="samples")
+
+
+def _shapes(data: str, title: str, *, medium: Iterable[str] = COMPARED_SMALL) -> Experiment:
+    def names(endings: Iterable[str]) -> Names:
+        return {f"{data}_{ending}": short_name(ending) for ending in endings}
+
+    return Experiment(
+        title,
+        names((*COMPARED_SMALL, *OPERATORS)),
+        seeds=1,
+        small_seeds=2,
+        picture="shapes",
+        medium_recipes=names(medium),
+        small_recipes=names(COMPARED_SMALL),
+    )
+
+
+def _operators(data: str, title: str) -> Experiment:
+    names = ("pca", "spiral", "spiral_ncp_3", *OPERATORS)
+    return Experiment(title, {f"{data}_{name}": short_name(name) for name in names}, seeds=1, small_seeds=2)
+
+
+EXPERIMENTS = {
+    "fashion": _without_activations("fashion", "Clothes generated without activation functions (Fig. 5)"),
+    "yaleb": _without_activations("yaleb", "Faces generated without activation functions (Fig. 6)"),
+    "sngan": Experiment(
+        "SNGAN on CIFAR-10 (Table 3)",
+        {"cifar10_sngan": "SNGAN", "cifar10_sngan_ncp": "NCP", "cifar10_sngan_prodpoly": "ProdPoly"},
+        seeds=10,
+        picture="samples",
+    ),
+    "stylegan": Experiment(
+        "StyleGAN with a polynomial mapping network",
+        {"ffhq256_stylegan": "StyleGAN", "ffhq256_stylegan_prodpoly": "ProdPoly-StyleGAN"},
+        seeds=1,
+        medium_seeds=1,
+        small_seeds=1,
+        picture="samples",
+    ),
+    "speech": Experiment(
+        "Speech Commands (Table 4)",
+        {"speech_resnet34": "ResNet34", "speech_prodpoly_resnet34": "Prodpoly-ResNet"},
+        medium_seeds=3,
+    ),
+    "cifar10": Experiment(
+        "CIFAR-10, ResNet18 (Table 5 and its figure)",
+        {"cifar10_resnet18": "ResNet18", "cifar10_prodpoly_resnet18": "Prodpoly-ResNet"},
+    ),
+    "cifar10_resnet34": Experiment(
+        "CIFAR-10, ResNet34 (Table 5)",
+        {"cifar10_resnet34": "ResNet34", "cifar10_prodpoly_resnet34": "Prodpoly-ResNet"},
+        medium_seeds=1,
+    ),
+    "cifar100": Experiment(
+        "CIFAR-100 (Table 6)",
+        {"cifar100_resnet34": "ResNet34", "cifar100_prodpoly_resnet34": "Prodpoly-ResNet"},
+        medium_seeds=1,
+    ),
+    "imagenet": Experiment(
+        "ImageNet (Table 7 and its figure)",
+        {"imagenet_resnet50": "ResNet50", "imagenet_prodpoly_resnet50": "Prodpoly-ResNet50"},
+        seeds=1,
+        medium_seeds=1,
+    ),
+    "imagenet_pinet18": Experiment(
+        "ImageNet, ResNet18 and Π-nets of its size with and without activations (published code, not the paper)",
+        {
+            "imagenet_resnet18": "ResNet18",
+            "imagenet_pinet18": "PiNet-18, no activation",
+            "imagenet_pinet18_1x1": "PiNet-18 + 1x1, no activation",
+            "imagenet_pinet18_relu": "PiNet-18 with ReLU",
+            "imagenet_pinet18_1x1_relu": "PiNet-18 + 1x1 with ReLU",
+        },
+        seeds=1,
+        medium_seeds=1,
+    ),
+    "faces": Experiment(
+        "Face recognition (Tables 9 to 12); on LFW below full scale",
+        {"ms1m_arcface_resnet50": "ResNet50", "ms1m_arcface_prodpoly_resnet50": "Prodpoly-ResNet50"},
+        seeds=1,
+        medium_seeds=3,
+        picture="faces",
+        medium_recipes={"lfw_iresnet": "IR-ResNet", "lfw_prodpoly_iresnet": "Prodpoly-IR-ResNet"},
+    ),
+    "coma": _shapes("coma", "Faces as meshes, error against order (COMA; at small scale faces of another model)"),
+    "dfaust": _shapes(
+        "dfaust", "Bodies as meshes, error against order (DFAUST; at small scale bodies of another model)"
+    ),
+    "motions": _shapes(
+        "motions",
+        "Bodies in motion as meshes, error against order (in DFAUST's place)",
+        medium=(*COMPARED_SMALL, "spiral_ncp_2", "spiral_ncp_4"),
+    ),
+    "coma_operators": _operators(
+        "coma", "Faces as meshes, spirals beside other operators (COMA; at small scale faces of another model)"
+    ),
+    "dfaust_operators": _operators(
+        "dfaust", "Bodies as meshes, spirals beside other operators (DFAUST; at small scale bodies of another model)"
+    ),
+    "motions_operators": _operators("motions", "Bodies in motion as meshes, spirals beside other operators"),
+    "polynomial": Experiment(
+        "A certified polynomial on CIFAR-10 against its twin with ReLU (not in the paper)",
+        {"cifar10_polynomial": "polynomial", "cifar10_polynomial_relu": "with ReLU"},
+        seeds=3,
+    ),
+    "fashion_polynomial": Experiment(
+        "A certified polynomial on Fashion-MNIST against its twin with ReLU (not in the paper)",
+        {"fashion_polynomial": "polynomial", "fashion_polynomial_relu": "with ReLU"},
+        seeds=3,
+    ),
+    "encrypted_mnist": Experiment(
+        "CCPs for encrypted inference on MNIST, in the clear (not in the paper)",
+        {"mnist_ccp4": "CCP of order 4", "mnist_ccp8": "CCP of order 8"},
+        seeds=3,
+    ),
+    "encrypted_fashion": Experiment(
+        "CCPs for encrypted inference on Fashion-MNIST, in the clear (not in the paper)",
+        {"fashion_ccp4": "CCP of order 4", "fashion_ccp8": "CCP of order 8"},
+        seeds=3,
+    ),
+}

@@ -1,0 +1,191 @@
+"""Tables, curves and pictures of face recognition, and one HTML report of them. No metric is computed here."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pinets._files import PathLike, write_bytes
+from pinets.data.errors import DataError
+from pinets.report import (
+    COLORS,
+    Page,
+    band,
+    drawing_png,
+    drawing_svg,
+    figure_svg,
+    new_figure,
+    paragraph,
+    picture,
+    table,
+    tidy,
+)
+from pinets.tasks.faces.data.pairs import FacePairs
+from pinets.tasks.faces.results import FaceResult, load_results
+
+__all__ = ["face_table", "hardest_sheet", "light_table", "roc_drawing", "write_face_report"]
+
+Results = Mapping[str, Sequence[FaceResult]]  # by recipe, one for each seed
+
+# datasets in the order of the paper's tables; others come last
+_DATA = ("LFW", "CFP-FF", "CFP-FP", "CPLFW", "AgeDB-30", "CALFW", "Caucasian", "Indian", "Asian", "African")
+
+
+def face_table(results: Sequence[FaceResult]) -> list[list[str]]:
+    """A table of results of one protocol in per cent: its header, then its rows.
+
+    As in the paper, pairs have a row for each dataset and a column for each model; other protocols have a row for each
+    model.
+
+    >>> one = FaceResult("ResNet50", "Pairs", "LFW", {"accuracy": 0.99733}, {"accuracy": 0.00309})
+    >>> face_table([one])
+    [['accuracy, %', 'ResNet50'], ['LFW', '99.733 ± 0.309']]
+    """
+    models = list(dict.fromkeys(result.model for result in results))
+    if results[0].protocol != "Pairs":
+        names = list(dict.fromkeys((result.data, name) for result in results for name in result.figures))
+        several = len({data for data, _ in names}) > 1
+        header = ["%", *(f"{data} {name}" if several else name for data, name in names)]
+        found = {(result.model, result.data): result for result in results}
+        return [
+            header,
+            *([model, *(_cell(found.get((model, data)), name) for data, name in names)] for model in models),
+        ]
+    order = {name: place for place, name in enumerate(_DATA)}
+    sets = sorted(dict.fromkeys(result.data for result in results), key=lambda name: order.get(name, len(order)))
+    found = {(result.model, result.data): result for result in results}
+    rows = [["accuracy, %", *models]]
+    rows += [[data, *(_cell(found.get((model, data)), "accuracy") for model in models)] for data in sets]
+    others = [name for result in results for name in result.figures if name != "accuracy"]
+    for name in dict.fromkeys(others):
+        words = name.replace("FAR=", "true accepts at FAR=")
+        rows += [[f"{data}, {words}", *(_cell(found.get((model, data)), name) for model in models)] for data in sets]
+    return rows
+
+
+def write_face_report(folder: PathLike, path: PathLike | None = None) -> Path:
+    """Write one self-contained HTML file about all results saved in a folder.
+
+    Args:
+        folder: Holds files that ``FaceResult.save`` wrote.
+        path: The page; ``report.html`` in the folder if left out.
+    """
+    folder = Path(folder)
+    results = load_results(folder)
+    if not results:
+        raise FileNotFoundError(f"{folder} holds no results of evaluated faces")
+    page = Page("Face recognition", "Verification and identification, by protocol; figures are exact counts.")
+    for protocol in dict.fromkeys(result.protocol for result in results):
+        some = [result for result in results if result.protocol == protocol]
+        header, *rows = face_table(some)
+        content = [table(header, rows), *map(paragraph, _notes(some))]
+        for data in dict.fromkeys(result.data for result in some):
+            here = [result for result in some if result.data == data]
+            content += [curve_figure(here, kind) for kind in ("roc", "cmc") if any(kind in r.curves for r in here)]
+            pictures = [(folder / name, caption) for r in here for caption, name in r.pictures.items()]
+            content += [picture(path, caption) for path, caption in pictures if path.is_file()]
+        page.section(protocol, *content)
+    target = folder / "report.html" if path is None else Path(path)
+    write_bytes(target, page.render().encode())
+    return target
+
+
+def curve_figure(results: Sequence[FaceResult], kind: str) -> str:
+    """The curves of some models on one dataset, with the rates or ranks on a logarithmic axis."""
+    figure, axes = new_figure(7, 4.2)
+    for result, color in zip(results, cycle(COLORS)):
+        if kind in result.curves:
+            x, y = zip(*result.curves[kind], strict=True)
+            axes.plot(x, y, color=color, label=result.model, drawstyle="steps-post")
+    axes.set_xscale("log")
+    words = {"roc": ("false accept rate", "true accept rate"), "cmc": ("rank", "share found")}[kind]
+    tidy(axes, title=f"{kind.upper()}, {results[0].data}", x=words[0], y=words[1])
+    axes.set_ylim(top=1.005)
+    axes.legend(frameon=False, loc="lower right")
+    return figure_svg(figure, f"{words[1].capitalize()} by {words[0]}.", alt=f"{kind.upper()} of {results[0].data}")
+
+
+def hardest_sheet(pairs: FacePairs, scores: Tensor, kinds: tuple[Tensor, Tensor]) -> bytes:
+    """A PNG of the least similar pairs of one person above, and of the most similar pairs of two below.
+
+    Args:
+        pairs: With their images.
+        scores: Similarity of each pair.
+        kinds: The numbers of the pairs of either kind.
+    """
+    columns = max(map(len, kinds))
+    figure, grid = new_figure(1.05 * columns + 0.4, 4.9, nrows=2, ncols=columns, squeeze=False)
+    for axes in grid.flat:
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
+    for row, chosen in zip(grid, kinds, strict=True):
+        for axes, number in zip(row, chosen.tolist(), strict=False):
+            axes.set_title(f"{float(scores[number]):.2f}", fontsize=9)
+            try:
+                above, below = pairs.faces.read(pairs.pairs[number], torch.empty(2, 0))
+            except DataError:  # embeddings from files are scored all the same
+                axes.text(0.5, 0.5, "cannot be\ndecoded", ha="center", va="center", fontsize=7)
+                continue
+            gap = torch.full_like(above[:, : max(1, above.shape[1] // 32)], 255)
+            axes.imshow(torch.cat([above, gap, below], dim=1).permute(1, 2, 0).expand(-1, -1, 3).numpy())
+    for row, words in zip(grid, ("one person, least similar", "two people, most similar"), strict=True):
+        row[0].set_ylabel(words, fontsize=9)
+    return drawing_png(figure)
+
+
+def roc_drawing(results: Results) -> str:
+    """ROC curves on one dataset as SVG: the mean over the seeds of each recipe, with a band of one deviation."""
+    figure, axes = new_figure(7, 4.2)
+    for (name, some), color in zip(results.items(), cycle(COLORS)):
+        rates = [rate for rate, _ in some[0].curves["roc"]]
+        band(axes, rates, [[accepted for _, accepted in one.curves["roc"]] for one in some], color=color, label=name)
+    axes.set_xscale("log")
+    tidy(axes, x="false accept rate", y="true accept rate")
+    axes.set_ylim(0, 1.005)
+    axes.legend(frameon=False, loc="lower right")
+    return drawing_svg(figure)
+
+
+def light_table(results: Results) -> list[list[str]]:
+    """Rank 1 on Extended Yale B in per cent, mean and deviation over seeds: a header, then a row for each recipe."""
+    figures = list(next(iter(results.values()))[0].figures)
+    rows = [["rank 1, %", *figures]]
+    rows += [
+        [name, *(_spread([100 * one.figures[key] for one in some]) for key in figures)]
+        for name, some in results.items()
+    ]
+    return rows
+
+
+def _cell(result: FaceResult | None, name: str) -> str:
+    if result is None or name not in result.figures:
+        return "-"
+    value, digits = 100 * result.figures[name], 3 if result.protocol == "Pairs" else 2
+    deviation: Any = result.deviations.get(name)
+    remark = result.remarks.get(name)
+    return (
+        f"{value:.{digits}f}"
+        + ("" if deviation is None else f" ± {100 * deviation:.{digits}f}")
+        + ("" if remark is None else f" ({remark})")
+    )
+
+
+def _notes(results: Sequence[FaceResult]) -> list[str]:
+    """The settings of the results, each once."""
+    told = [
+        f"{result.model}, {result.data}: " + "; ".join(f"{key}: {value}" for key, value in result.settings.items())
+        for result in results
+        if result.settings
+    ]
+    return list(dict.fromkeys(told))
+
+
+def _spread(values: Sequence[float]) -> str:
+    deviation = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.2f}{deviation}"

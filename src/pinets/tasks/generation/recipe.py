@@ -1,0 +1,289 @@
+"""Recipes for generators of images and their discriminators."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pinets.data import Batches, Compose, FolderSet, ImageSet, Normalize, RandomFlip, SampleSet, Transform, load
+from pinets.engine.loop import Plan
+from pinets.engine.model import Network, put_channels_last
+from pinets.engine.optimization import Adam, Constant, LinearDecay
+from pinets.engine.randomness import seed_everything, seed_processes_apart
+from pinets.engine.recipe import InputInfo, Recipe
+from pinets.tasks.generation.losses import Hinge, NonSaturating, Wasserstein
+from pinets.tasks.generation.measurement import Measurement
+from pinets.tasks.generation.metrics import TensorSource, get_protocol, protocol_names
+from pinets.tasks.generation.task import Generation
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+    from pinets.tasks.generation.metrics.sources import ImageSource
+
+__all__ = ["GenerationRecipe", "Network", "Pictures", "RealImages", "draw_noise"]
+
+NoiseName = Literal["normal", "uniform"]
+
+
+@dataclass(frozen=True)
+class RealImages:
+    """The images to train on and those to test with, and the data folder they were read from."""
+
+    train: SampleSet
+    test: SampleSet
+    data_dir: str | Path | None = None
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """The images to imitate: the training and validation images of a data set.
+
+    Args:
+        name: One of ``pinets.data.DATA_SETS``.
+        size: Height and width that image files are scaled to; ``None`` for sets that have one of their own.
+        pad: Black pixels added on every side.
+        flip: Whether to mirror images at random.
+    """
+
+    name: str
+    size: int | None = None
+    pad: int = 0
+    flip: bool = False
+
+    def load(self, data_dir: str | Path | None) -> RealImages:
+        """The images, padded."""
+        options: dict[str, Any] = {} if self.size is None else {"size": self.size}
+        splits = load(self.name, data_dir, **options)
+        train = [splits.train, splits.validation]
+        labels = torch.cat([part.labels for part in train])
+        if isinstance(splits.train, FolderSet):
+            if self.pad:
+                raise ValueError(f"pad is for images that are held in memory, and {self.name} is read from files")
+            paths = tuple(path for part in train for path in part.paths)
+            return RealImages(replace(splits.train, paths=paths, labels=labels), splits.test, data_dir)
+        if not isinstance(splits.train, ImageSet):
+            raise ValueError(f"{self.name} is no set of images in memory or in files to generate more of")
+        images = torch.cat([part.images for part in train])
+        return RealImages(
+            ImageSet(F.pad(images, [self.pad] * 4), labels, splits.train.classes),
+            replace(splits.test, inputs=F.pad(splits.test.images, [self.pad] * 4)),
+            data_dir,
+        )
+
+    def describe(self, data_dir: str | Path | None = None) -> InputInfo:
+        """Nothing: the input of a generator is noise, and what it is trained on says nothing about that."""
+        return InputInfo()
+
+    @property
+    def changes(self) -> str:
+        """The changes to the images, as the end of the name of a reference."""
+        scaled = "" if self.size is None else f", {self.size}x{self.size}"
+        return scaled + (f", padded by {self.pad}" if self.pad else "")
+
+    def transform(self) -> Transform:
+        """Values in [-1, 1], as the generator's."""
+        flip: list[Transform] = [RandomFlip()] if self.flip else []
+        return Compose(*flip, _ToRange())
+
+
+class _ToRange(Transform):
+    """Pixels to [-1, 1], whatever their channels."""
+
+    def apply(self, inputs: Tensor, uniforms: Tensor) -> Tensor:
+        half = (0.5,) * inputs.shape[1]
+        return Normalize(half, half).apply(inputs, uniforms)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationRecipe(Recipe):
+    """The recipe of one generator and its discriminator.
+
+    Args:
+        model: The generator.
+        discriminator: Its adversary.
+        data: What to generate.
+        loss: Of both.
+        noise: Standard normal, or uniform in [-1, 1].
+        optimizer: Of the generator.
+        discriminator_optimizer: Of the discriminator.
+        schedule: Of both learning rates.
+        steps_per_epoch: Updates of the generator from one evaluation to the next, which is an epoch here.
+        discriminator_steps: Updates of the discriminator, of ``batch`` images each, for one of the generator.
+        generator_batch: Images in an update of the generator.
+        average: How much of the moving average of the generator's weights a step keeps.
+        metric: The protocol of the test, one of ``pinets.tasks.generation.metrics.PROTOCOLS``, or several with commas
+            between them; none if ``None``.
+        validation_metric: The protocol during training, which should be a quick one.
+        channels_last: The layout of images in memory that is faster for convolutions.
+    """
+
+    model: Network
+    discriminator: Network
+    data: Pictures
+    loss: Hinge | NonSaturating | Wasserstein
+    noise: NoiseName = "normal"
+    optimizer: Adam
+    discriminator_optimizer: Adam
+    schedule: LinearDecay | Constant
+    steps_per_epoch: int = 1000
+    discriminator_steps: int = 1
+    generator_batch: int = 64
+    average: float = 0.999
+    metric: str | None = "fid50k_train"
+    validation_metric: str | None = None
+    channels_last: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("steps_per_epoch", "discriminator_steps", "generator_batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.average < 1:
+            raise ValueError(f"average must lie in [0, 1), got {self.average}")
+        if self.accumulate != 1:
+            raise ValueError(f"a generator's batches are not divided: accumulate must be 1, got {self.accumulate}")
+        if self.compile and (isinstance(self.loss, Wasserstein) or getattr(self.loss, "r1", 0) > 0):
+            raise ValueError(f"the gradient penalty of {self.loss} needs second derivatives: set compile=no")
+        for metric in (self.metric, self.validation_metric):
+            protocol_names(metric)
+
+    def networks(self) -> dict[str, nn.Module]:
+        return {"model": self.model.build(), "discriminator": self.discriminator.build()}
+
+    def reference(self, protocol: str, train: SampleSet, test: SampleSet) -> ImageSource:
+        """What a protocol compares generated images with."""
+        split = getattr(get_protocol(protocol), "split", "train")
+        return _source(f"{self.data.name}/{split}{self.data.changes}", test if split == "test" else train)
+
+    def build(self, data: RealImages, accelerator: Accelerator) -> Generation:
+        # before seeding: loading the weights of Inception draws random numbers
+        measure = Measurement(
+            {"validation": self.validation_metric, "test": self.metric},
+            reference=partial(self.reference, train=data.train, test=data.test),
+            device=accelerator.device,
+            data_dir=data.data_dir,
+        )
+        seed_everything(self.seed, accelerator.device)
+        networks = self.networks()
+        if self.channels_last:
+            for network in networks.values():
+                put_channels_last(network, accelerator.device)
+        generator, discriminator = networks["model"], networks["discriminator"]
+        latent: Any = generator.latent
+        _require_alike(generator, discriminator, latent, data.train)
+
+        def noise(count: int) -> Tensor:
+            return draw_noise(self.noise, count, latent, accelerator.device)
+
+        task = Generation(
+            generator,
+            discriminator,
+            loss=self.loss,
+            noise=noise,
+            evaluate=measure,
+            accelerator=accelerator,
+            discriminator_steps=self.discriminator_steps,
+            generator_batch=self.generator_batch // accelerator.num_processes,
+            average=self.average,
+            seed=self.seed,
+            protocols=measure.protocols,
+        )
+        seed_processes_apart(self.seed, accelerator)
+        return task
+
+    def prepare_training(self, task: Generation, data: RealImages, accelerator: Accelerator) -> Plan:
+        processes = accelerator.num_processes
+        if self.generator_batch % processes or self.batch % processes:
+            raise ValueError(
+                f"batch {self.batch} and generator_batch {self.generator_batch} cannot be shared equally by "
+                f"{processes} processes"
+            )
+        task.batches = Batches(
+            data.train,
+            self.batch * self.discriminator_steps,
+            transform=self.data.transform(),
+            shuffle=True,
+            drop_last=True,
+            seed=self.seed,
+            prefetch=0 if isinstance(data.train, ImageSet) else 4,
+            rank=accelerator.process_index,
+            world_size=processes,
+        )
+        optimizers = {
+            "generator": self.optimizer.build(task.generator.parameters()),
+            "discriminator": self.discriminator_optimizer.build(task.discriminator.parameters()),
+        }
+        task.schedules = {
+            name: self.schedule.attach(optimizer, steps_per_epoch=self.steps_per_epoch, epochs=self.epochs)
+            for name, optimizer in optimizers.items()
+        }
+        task.optimizers = {name: accelerator.prepare(optimizer) for name, optimizer in optimizers.items()}
+        return self.plan_epochs(self.steps_per_epoch)
+
+
+def _require_alike(generator: nn.Module, discriminator: nn.Module, latent: int, train: SampleSet) -> None:
+    """Refuse a generator of images of another kind than those it is to imitate, and a discriminator of others."""
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        image = generator.eval()(torch.zeros(1, latent))
+    generator.train()
+    made, real = image.shape[1:], train.read(torch.tensor([0]), torch.zeros(1, train.draws)).shape[1:]
+    if made != real:
+        raise ValueError(
+            f"the generator makes images of {tuple(made)} and the data are of {tuple(real)} (channels, height, width): "
+            "change channels or size of model and discriminator, or of data"
+        )
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            discriminator.eval()(image)
+    except RuntimeError as error:  # a layer does not fit the shape
+        raise ValueError(
+            f"the discriminator does not take the images, which are of {tuple(real)} (channels, height, width): change "
+            "discriminator.channels or discriminator.size"
+        ) from error
+    discriminator.train()
+
+
+def draw_noise(name: NoiseName, count: int, latent: int, device: torch.device | str = "cpu") -> Tensor:
+    """Draw noise from torch's global generator.
+
+    >>> draw_noise("uniform", 3, 5).abs().max() <= 1
+    tensor(True)
+    """
+    if name == "normal":
+        return torch.randn(count, latent, device=device)
+    return torch.rand(count, latent, device=device) * 2 - 1
+
+
+def _source(name: str, images: SampleSet) -> ImageSource:
+    if isinstance(images, ImageSet):
+        return TensorSource(name, images.images, images.labels)
+    assert isinstance(images, FolderSet)
+    return _FileSource(name, images)
+
+
+class _FileSource:
+    """Image files as a reference, scaled as they are for training."""
+
+    labels = None
+
+    def __init__(self, name: str, images: FolderSet) -> None:
+        self.name, self._images = name, images
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def read(self, indices: Tensor) -> Tensor:
+        return self._images.read(indices, torch.empty(len(indices), 0))
+
+    def fingerprint(self) -> str:
+        told = ((path, Path(path).stat()) for path in self._images.paths)
+        files = "\n".join(f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in told)
+        return hashlib.sha256(f"{self._images.crop}\n{files}".encode()).hexdigest()

@@ -1,0 +1,161 @@
+"""Images from the generator of a run, and how good they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pinets.algebra import orders
+from pinets.data.batches import keyed_generator
+from pinets.engine.trained import TrainedRun
+from pinets.models import ImageGenerator, StyleGenerator
+from pinets.tasks.generation.metrics import GenerationResult, protocol_names
+from pinets.tasks.generation.metrics import evaluate as evaluate_images
+from pinets.tasks.generation.recipe import GenerationRecipe, draw_noise
+from pinets.tasks.generation.task import EVALUATION_SEED, to_pixels
+
+__all__ = ["interpolate", "measure", "real_images", "sample", "sample_batches", "sample_degrees"]
+
+_BATCH = 64  # images generated at a time; only memory depends on it
+
+
+def sample(path: str | Path, count: int = 64, *, seed: int = 0, truncation: float = 1.0) -> Tensor:
+    """Images, uint8 (N, C, H, W), from the newest weights of a run.
+
+    Args:
+        path: The run folder.
+        count: How many.
+        seed: Of the noise: the same images for the same seed, and more of them for a larger count.
+        truncation: Less than 1 draws them towards the average image: fewer kinds, but better ones.
+    """
+    return torch.cat([*sample_batches(path, count, seed=seed, truncation=truncation)])
+
+
+def sample_batches(path: str | Path, count: int = 64, *, seed: int = 0, truncation: float = 1.0) -> Iterator[Tensor]:
+    """The images of :func:`sample` in batches, for more than memory holds."""
+    recipe, generator = _generator(path)
+    batches = -(-count // _BATCH)  # only whole ones, so that StyleGAN's noise inputs do not depend on the count
+    noise = _noise(recipe, batches * _BATCH, generator.latent, seed)
+    for number, part in enumerate(noise.split(_BATCH)):
+        yield _generate(generator, part, truncation, (seed, number))[: count - number * _BATCH]
+
+
+def interpolate(path: str | Path, rows: int = 8, steps: int = 8, *, seed: int = 0, truncation: float = 1.0) -> Tensor:
+    """Images on the way from one point of the noise to another, row by row: uint8 (rows * steps, C, H, W).
+
+    Normal noise is followed on the arc between the points, where its length is that of samples; uniform noise on the
+    straight line. The noise inputs of StyleGAN stay the same on the way.
+    """
+    recipe, generator = _generator(path)
+    first, last = _noise(recipe, 2 * rows, generator.latent, seed).chunk(2)
+    ways = []
+    for share in torch.linspace(0, 1, steps):
+        between = _arc(first, last, share) if recipe.noise == "normal" else torch.lerp(first, last, share)
+        ways.append(_generate(generator, between, truncation, (seed,)))
+    return torch.stack(ways, dim=1).flatten(0, 1)
+
+
+def sample_degrees(path: str | Path, count: int = 6, *, seed: int = 0) -> Tensor:
+    """How the degrees of a polynomial generator make up its images: uint8 (count, N + 1, C, H, W).
+
+    Image ``n`` of a sample is that of all terms of the polynomial up to degree ``n`` in the noise; the last is the
+    sample.
+
+    Args:
+        path: The run folder of a generator without activations.
+        count: How many samples.
+        seed: Seed of the noise, as for :func:`sample`.
+    """
+    recipe, generator = _generator(path)
+    if not isinstance(generator, ImageGenerator):
+        raise ValueError(f"the generator of {path} is not a polynomial of the noise: it has activations")
+    noise = _noise(recipe, count, generator.latent, seed)
+    with torch.no_grad():
+        terms = orders(generator.network, noise)  # (degree, sample, C, H, W)
+        return to_pixels(generator.bound(terms.cumsum(0))).transpose(0, 1).contiguous()
+
+
+def measure(
+    path: str | Path, protocol: str | None = None, *, samples: int | None = None, data_dir: str | Path | None = None
+) -> GenerationResult:
+    """Measure the images of a run by a named protocol.
+
+    Args:
+        path: The run folder.
+        protocol: One of ``pinets.tasks.generation.metrics.PROTOCOLS``; that of the recipe, which then has only
+            one, if left out.
+        samples: Another number of images than the protocol's, which is then said in the result.
+        data_dir: Where data sets and the weights of Inception are; the former where they were in training if left out.
+    """
+    recipe, generator = _generator(path)
+    named = protocol_names(protocol or recipe.metric)
+    if len(named) != 1:
+        many = f"several metrics, {', '.join(named)}: choose one of them" if named else "no metric: choose a protocol"
+        raise ValueError(f"the recipe of {path} names {many}, such as {next(iter(named), 'fid5k')}")
+    (chosen,) = named
+
+    def images(count: int) -> Tensor:
+        return to_pixels(generator(draw_noise(recipe.noise, count, generator.latent)))
+
+    data = TrainedRun(path, data_dir).data
+    reference = recipe.reference(chosen, data.train, data.test)
+    with _from_seed(EVALUATION_SEED), torch.no_grad():
+        return evaluate_images(images, reference, chosen, samples=samples, data_dir=data_dir)
+
+
+def real_images(path: str | Path, count: int = 64, *, seed: int = 0, data_dir: str | Path | None = None) -> Tensor:
+    """Images of the test set of a run, chosen at random, to compare with."""
+    _recipe(path)
+    images = TrainedRun(path, data_dir).data.test
+    chosen = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))[:count]
+    return images.read(chosen, torch.empty(len(chosen), images.draws))
+
+
+def _recipe(path: str | Path) -> GenerationRecipe:
+    recipe = TrainedRun(path).recipe
+    if not isinstance(recipe, GenerationRecipe):
+        raise ValueError(
+            f"the run in {path} is of {recipe.name}: it has no generator to sample from; "
+            "with an autoencoder of shapes: pinets sample reconstruct, interpolate or arithmetic"
+        )
+    return recipe
+
+
+def _generator(path: str | Path) -> tuple[GenerationRecipe, ImageGenerator | StyleGenerator]:
+    recipe = _recipe(path)
+    generator = TrainedRun(path).network()
+    assert isinstance(generator, ImageGenerator | StyleGenerator)
+    return recipe, generator
+
+
+def _noise(recipe: GenerationRecipe, count: int, latent: int, seed: int) -> Tensor:
+    with _from_seed(seed):
+        # one by one: torch fills the end of a tensor differently, and the last image would depend on the count
+        return torch.cat([draw_noise(recipe.noise, 1, latent) for _ in range(count)])
+
+
+@torch.no_grad()
+def _generate(
+    generator: ImageGenerator | StyleGenerator, noise: Tensor, truncation: float, key: tuple[int, ...]
+) -> Tensor:
+    """Images of noise; the key seeds what a generator draws itself (StyleGAN's noise inputs)."""
+    if not 0 <= truncation <= 1:
+        raise ValueError(f"truncation must lie between 0 and 1, got {truncation}")
+    with _from_seed(keyed_generator(key).initial_seed()):
+        return to_pixels(generator.truncated(noise, truncation))
+
+
+def _arc(first: Tensor, last: Tensor, share: Tensor) -> Tensor:
+    angle = torch.arccos(torch.cosine_similarity(first, last, dim=-1).clamp(-0.999, 0.999))[:, None]
+    return (torch.sin((1 - share) * angle) * first + torch.sin(share * angle) * last) / torch.sin(angle)
+
+
+@contextmanager
+def _from_seed(seed: int) -> Iterator[None]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

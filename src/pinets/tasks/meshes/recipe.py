@@ -1,0 +1,222 @@
+"""Recipes for autoencoders of shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from pinets.data import Splits, load
+from pinets.engine.loop import Plan
+from pinets.engine.optimization import (
+    SGD,
+    Adam,
+    AdamW,
+    Constant,
+    Exponential,
+    LinearDecay,
+    MultiStep,
+    OneCycle,
+    Warmup,
+    require_range,
+)
+from pinets.engine.randomness import seed_everything, seed_processes_apart
+from pinets.engine.recipe import InputInfo, Recipe, evaluation_batches
+from pinets.engine.task import Split
+from pinets.models.mesh_graph import OperatorName, graph_autoencoder
+from pinets.models.mesh_pca import MeshPCA
+from pinets.models.spiral import LayerName, NormName, SpiralActivation, spiral_autoencoder
+from pinets.operators.hierarchy import Hierarchy
+from pinets.tasks.meshes.geometry.hierarchy import HierarchyPlan, cached_hierarchy
+from pinets.tasks.meshes.mesh_set import MeshSet, Standardize, reduce_shapes
+from pinets.tasks.meshes.task import MeshAutoencoding
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+__all__ = ["PCA", "AutoencodingRecipe", "Graph", "Shapes", "Spiral", "load_hierarchy"]
+
+_EVALUATION_BATCH = 32  # over all processes; only speed and memory depend on it
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """A set of shapes of one topology.
+
+    Args:
+        name: One of ``pinets.data.DATA_SETS``.
+        vertices: How many a shape has.
+        reduced: Whether they are fewer than the set's own, by quadric edge collapse of the template.
+        limit: Train on this many shapes only, spread evenly over the training shapes.
+        split: Of COMA, ``"interpolation"`` or ``"extrapolation:EXPRESSION"``; the set's own if left out.
+        millimetres: How many of them the unit of your own shapes has; the set's own if left out.
+        sequence: Frames in a sequence of your own shapes, of which validation holds out whole ones; the set's own if
+            left out.
+    """
+
+    name: str
+    vertices: int
+    reduced: bool = False
+    limit: int | None = None
+    split: str | None = None
+    millimetres: float | None = None
+    sequence: int | None = None
+
+    def load(self, data_dir: str | Path | None) -> Splits[MeshSet]:
+        given = {"split": self.split, "millimetres": self.millimetres, "sequence": self.sequence}
+        options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        splits = load(self.name, data_dir, **options)
+        if self.reduced:
+            splits = reduce_shapes(splits, self.vertices)
+        found = len(splits.train.template.vertices)
+        if found != self.vertices:
+            raise ValueError(f"data.vertices is {self.vertices}, but the shapes of {self.name} have {found}")
+        if self.limit is None or self.limit >= len(splits.train):
+            return splits
+        chosen = torch.linspace(0, len(splits.train) - 1, self.limit).round().long()
+        return Splits(splits.train.subset(chosen), splits.validation, splits.test)
+
+    def describe(self, data_dir: str | Path | None = None) -> InputInfo:
+        """The positions of all vertices."""
+        return InputInfo((self.vertices, 3))
+
+
+@dataclass(frozen=True)
+class Spiral:
+    """A spiral network or Spiral Π-net; see :func:`pinets.models.spiral.spiral_autoencoder`."""
+
+    layer: LayerName = "plain"
+    order: int = 1
+    activation: SpiralActivation = "elu"
+    norm: NormName = "instance"
+    encoder: tuple[int, ...] = (3, 16, 16, 16, 32)
+    decoder: tuple[int, ...] = (32, 32, 16, 16, 3)
+
+    def build(self, hierarchy: Hierarchy, latent: int) -> nn.Module:
+        return spiral_autoencoder(
+            hierarchy,
+            layer=self.layer,
+            order=self.order,
+            activation=self.activation,
+            norm=self.norm,
+            encoder=self.encoder,
+            decoder=self.decoder,
+            latent=latent,
+        )
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph network; see :func:`pinets.models.mesh_graph.graph_autoencoder`."""
+
+    operator: OperatorName
+    encoder: tuple[int, ...] = (3, 16, 16, 16, 32)
+    decoder: tuple[int, ...] = (32, 32, 16, 16, 3)
+
+    def build(self, hierarchy: Hierarchy, latent: int) -> nn.Module:
+        return graph_autoencoder(
+            hierarchy, operator=self.operator, encoder=self.encoder, decoder=self.decoder, latent=latent
+        )
+
+
+@dataclass(frozen=True)
+class PCA:
+    """Principal components, which are computed and not trained."""
+
+    def build(self, hierarchy: Hierarchy, latent: int) -> MeshPCA:
+        return MeshPCA(hierarchy.sizes[0], latent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoencodingRecipe(Recipe):
+    """The recipe of one autoencoder of shapes.
+
+    Args:
+        model: What to train.
+        data: On what.
+        hierarchy: How the template is down-sampled, and its spirals; with their lengths.
+        latent: Size of the vector in the middle.
+        optimizer: With its learning rate.
+        schedule: Of the learning rate.
+        clip: Largest norm of the gradient; longer ones are shortened. ``None`` for no limit.
+    """
+
+    model: Spiral | Graph | PCA
+    data: Shapes
+    hierarchy: HierarchyPlan
+    latent: int
+    optimizer: SGD | Adam | AdamW
+    schedule: MultiStep | Warmup | OneCycle | LinearDecay | Exponential | Constant
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hierarchy.lengths is None:
+            raise ValueError("hierarchy.lengths must be given: the number of weights depends on them")
+        if self.latent < 1:
+            raise ValueError(f"latent must be at least 1, got {self.latent}")
+        if self.clip is not None:
+            require_range("clip", self.clip, above=0)  # torch would reverse the gradient
+
+    def networks(self) -> dict[str, nn.Module]:
+        self.hierarchy.check()
+        sizes, lengths = self.hierarchy.sizes(self.data.vertices), self.hierarchy.dilated_lengths()
+        assert lengths is not None
+        return {"model": self.model.build(Hierarchy.blank(sizes, lengths), self.latent)}
+
+    def rebuild(self, data: Callable[[], Any]) -> dict[str, nn.Module]:
+        # the spirals are those of the template, which comes with the data
+        return {"model": self.model.build(load_hierarchy(self, data().train), self.latent)}
+
+    def build(self, data: Splits[MeshSet], accelerator: Accelerator) -> MeshAutoencoding:
+        hierarchy = load_hierarchy(self, data.train, accelerator)
+        standardize = Standardize.of(data.train.shapes)
+        seed_everything(self.seed, accelerator.device)
+        network = self.model.build(hierarchy, self.latent)
+
+        def samples(split: Split) -> Iterable[tuple[Tensor, Tensor]]:
+            return evaluation_batches(data, split, _EVALUATION_BATCH, standardize, accelerator)
+
+        task = MeshAutoencoding(
+            network,
+            samples=samples,
+            standardize=standardize,
+            millimetres=data.train.millimetres,
+            accelerator=accelerator,
+            clip=self.clip,
+        )
+        seed_processes_apart(self.seed, accelerator)
+        return task
+
+    def prepare_training(self, task: MeshAutoencoding, data: Splits[MeshSet], accelerator: Accelerator) -> Plan:
+        task.batches = self.training_batches(data.train, task.standardize, accelerator)
+        plan = self.plan(task.batches)
+        network = accelerator.unwrap_model(task.network)
+        if isinstance(network, MeshPCA):
+            network.fit(data.train.shapes, task.standardize.mean, task.standardize.deviation)
+            return replace(plan, steps=1, steps_per_epoch=1)  # nothing is left to train
+        optimizer = self.optimizer.build(task.network.parameters())
+        schedule = self.schedule.attach(optimizer, steps_per_epoch=plan.steps_per_epoch, epochs=self.epochs)
+        task.optimizers, task.schedules = {"model": accelerator.prepare(optimizer)}, {"model": schedule}
+        return plan
+
+
+def load_hierarchy(recipe: AutoencodingRecipe, shapes: MeshSet, accelerator: Accelerator | None = None) -> Hierarchy:
+    """The hierarchy of a set's template, cached; the main process builds it."""
+    if accelerator is not None and not accelerator.is_main_process:
+        accelerator.wait_for_everyone()
+    hierarchy, _ = cached_hierarchy(shapes.template, recipe.hierarchy)
+    if accelerator is not None and accelerator.is_main_process:
+        accelerator.wait_for_everyone()
+    return hierarchy
+
+
+def with_widths(
+    model: Spiral | Graph | PCA, encoder: tuple[int, ...], decoder: tuple[int, ...]
+) -> Spiral | Graph | PCA:
+    """The same model with other widths; principal components have none."""
+    return model if isinstance(model, PCA) else replace(model, encoder=encoder, decoder=decoder)

@@ -1,0 +1,208 @@
+"""The report of ``pinets quickstart``."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pinets._extras import require
+from pinets.algebra import Uniform, interactions, orders
+from pinets.report import COLORS, Page, aligned, band, code, figure_svg, new_figure, paragraph, table, tidy
+
+if TYPE_CHECKING:
+    from pinets.tasks.quickstart import Digits, Outcome
+
+__all__ = ["render", "text_table"]
+
+_HEADER = ("model", "parameters", "certified degree", "test accuracy", "seconds per run")
+_SHOWN_PAIRS = 12
+
+
+def _rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
+    return [
+        [
+            outcome.contender.label,
+            f"{outcome.contender.parameters:,}",
+            outcome.degree,
+            f"{100 * outcome.mean:.1f} ± {100 * outcome.deviation:.1f} %",
+            f"{outcome.seconds:.1f}",
+        ]
+        for outcome in outcomes
+    ]
+
+
+def text_table(outcomes: Sequence[Outcome]) -> str:
+    """The results as lines of text."""
+    header, *lines = aligned([_HEADER, *_rows(outcomes)])
+    return "\n".join(["", header, "-" * len(header), *lines])
+
+
+def render(outcomes: Sequence[Outcome], digits: Digits) -> str:
+    """The whole report as one HTML page."""
+    family = [outcome for outcome in outcomes if outcome.contender.order]
+    best = max(family, key=lambda outcome: outcome.validation)
+    cubic = max(
+        (outcome for outcome in family if outcome.contender.order == 3),
+        key=lambda outcome: outcome.validation,
+    )
+    linear = next(outcome for outcome in outcomes if outcome.contender.name == "Linear")
+    seeds, epochs = len(best.accuracies), best.histories[0].epochs
+    page = Page(
+        "Π-nets on handwritten digits",
+        f"Polynomial networks without a single activation function, on the 1,797 digits of scikit-learn: "
+        f"{100 * best.mean:.1f} % with {best.contender.label}, against {100 * linear.mean:.1f} % for a linear model.",
+    )
+    page.section(
+        "Results",
+        paragraph(
+            f"Test accuracy, mean and standard deviation over {seeds} seed{'s' if seeds > 1 else ''}. All models have "
+            f"the same training ({epochs} epochs of AdamW, the better of two weight decays by the validation set) and, "
+            f"but for the linear one, the same budget of parameters. The degree is certified: read off the network's "
+            f"graph and confirmed with numbers."
+        ),
+        table(_HEADER, _rows(outcomes), strong=[list(outcomes).index(best)]),
+    )
+    page.section("Accuracy against order", _accuracy_against_order(outcomes, family))
+    page.section("Training curves", _training_curves(outcomes))
+    page.section("What each degree contributes", _contributions(cubic, digits))
+    page.section("The strongest interactions of pixels", _pixel_interactions(cubic, digits))
+    page.section(
+        "Try next",
+        paragraph("The models of the first seed are in the folder of this report."),
+        code(
+            f"pinets certify models/{best.contender.key}.safetensors\n"
+            f"pinets expand models/{best.contender.key}.safetensors --top 10"
+        ),
+    )
+    numbers = f"Python {platform.python_version()}, torch {torch.__version__}, one thread. Made by: pinets quickstart"
+    return page.render(f"{numbers} --seeds {seeds}")
+
+
+def _accuracy_against_order(outcomes: Sequence[Outcome], family: Sequence[Outcome]) -> str:
+    figure, axes = new_figure(8.2, 3.8)
+    for color, name in zip(COLORS, dict.fromkeys(outcome.contender.name for outcome in family), strict=False):
+        chosen = [outcome for outcome in family if outcome.contender.name == name]
+        axes.errorbar(
+            [outcome.contender.order for outcome in chosen],
+            [100 * outcome.mean for outcome in chosen],
+            yerr=[100 * outcome.deviation for outcome in chosen],
+            marker="o",
+            capsize=3,
+            label=name,
+            color=color,
+        )
+    for style, outcome in zip(
+        ("--", ":"), (outcome for outcome in outcomes if outcome.contender.order is None), strict=False
+    ):
+        axes.axhline(100 * outcome.mean, color="#7a7f8c", linestyle=style, label=outcome.contender.name)
+    axes.set_xticks(sorted({outcome.contender.order or 0 for outcome in family}))
+    tidy(axes, x="order of the polynomial", y="test accuracy (%)")
+    axes.legend(frameon=False, ncols=5, loc="lower right", fontsize=9)
+    return figure_svg(
+        figure,
+        "Order 1 is a linear model; every order beyond multiplies by the input once more. Bars show one standard "
+        "deviation over the seeds.",
+        alt="Test accuracy of CCP, NCP and NCP-Skip against the order, with a linear model and a ReLU network",
+    )
+
+
+def _training_curves(outcomes: Sequence[Outcome]) -> str:
+    names = list(dict.fromkeys(outcome.contender.name for outcome in outcomes if outcome.contender.order))
+    figure, panels = new_figure(10, 3.4, ncols=len(names), sharey=True)
+    rest = [outcome for outcome in outcomes if outcome.contender.order is None]
+    lowest = 100 * min(outcome.histories[0].validation_score[-1] for outcome in outcomes)
+    for axes, name in zip(panels, names, strict=True):
+        chosen = [outcome for outcome in outcomes if outcome.contender.name == name]
+        for color, outcome in zip(COLORS, chosen, strict=False):
+            _curve(axes, outcome, label=f"order {outcome.contender.order}", color=color, linewidth=1.4)
+        for style, outcome in zip(("--", ":"), rest, strict=False):
+            _curve(axes, outcome, label=outcome.contender.name, color="#7a7f8c", linestyle=style, linewidth=1.2)
+        tidy(axes, title=name, x="epoch", y="validation accuracy (%)" if axes is panels[0] else "")
+        axes.set_ylim(max(0, lowest - 12), 100.5)
+    panels[-1].legend(frameon=False, fontsize=8, loc="lower right")
+    return figure_svg(
+        figure,
+        "Validation accuracy during training: the mean over the seeds and one standard deviation to each side.",
+        alt="Validation accuracy by epoch for each model and order, with bands of one standard deviation",
+    )
+
+
+def _curve(axes: Any, outcome: Outcome, **style: Any) -> None:
+    runs = [[100 * value for value in history.validation_score] for history in outcome.histories]
+    band(axes, range(1, len(runs[0]) + 1), runs, **style)
+
+
+def _contributions(outcome: Outcome, digits: Digits) -> str:
+    """One digit of each of five classes, with the contribution of every degree to every class."""
+    inputs, targets = digits.test
+    chosen = torch.stack([(targets == label).nonzero()[0, 0] for label in (0, 3, 5, 8, 9)])
+    with torch.no_grad():
+        parts = orders(outcome.module, inputs[chosen])  # (degree, digit, class)
+    columns = torch.cat([parts, parts.sum(0, keepdim=True)])
+    names = [*(str(degree) for degree in range(len(parts))), "sum"]
+    figure, panels = new_figure(10, 5.0, nrows=2, ncols=len(chosen), height_ratios=(1, 2.4))
+    for column, position in enumerate(chosen.tolist()):
+        _show_digit(panels[0, column], inputs[position], f"a {targets[position].item()}")
+        axes, values = panels[1, column], columns[:, column].T
+        size = values.abs().max().item()
+        image = axes.imshow(values.numpy(), cmap="RdBu_r", vmin=-size, vmax=size, aspect="auto")
+        axes.set_xticks(range(len(names)), names, fontsize=8)
+        axes.set_yticks(range(10), [str(label) for label in range(10)] if column == 0 else [""] * 10, fontsize=8)
+        axes.axvline(len(names) - 1.5, color="#1d2433", linewidth=1)
+        winner = values[:, -1].argmax().item()
+        axes.add_patch(_frame(len(names) - 1.5, winner - 0.5))
+        tidy(axes, x="degree", y="class" if column == 0 else "", grid=False)
+        figure.colorbar(image, ax=axes, fraction=0.08, pad=0.03).ax.tick_params(labelsize=7)
+    return figure_svg(
+        figure,
+        f"The scores of {outcome.contender.label} for five test digits, split into what degree 0, 1, 2, ... of the "
+        f"polynomial adds to each class (red for, blue against). The split is exact: the columns add up to the last, "
+        f"whose largest entry, framed, is the prediction.",
+        alt="Contribution of each degree to each class for five digits",
+    )
+
+
+def _pixel_interactions(outcome: Outcome, digits: Digits) -> str:
+    """The mean image of every class, with the pairs of pixels that matter most to its score."""
+    inputs, targets = digits.train
+    found = interactions(outcome.module, inputs[:1], marginals=Uniform(*digits.pixel_range))
+    pairs = [found.strongest(_SHOWN_PAIRS, size=2, output=label) for label in range(10)]
+    strongest = max(pair.share for group in pairs for pair in group)
+    figure, panels = new_figure(10, 4.4, nrows=2, ncols=5)
+    for label, axes in enumerate(panels.flat):
+        by_size = [found.of_size(size)[label].sum().item() for size in sorted(found.supports)]
+        _show_digit(axes, inputs[targets == label].mean(0), f"{label}: {100 * sum(by_size[1:]):.0f} % by interactions")
+        for pair in pairs[label]:
+            (row, column), (other_row, other_column) = (divmod(pixel, 8) for pixel in pair.inputs)
+            strength = pair.share / strongest
+            axes.plot(
+                [column, other_column],
+                [row, other_row],
+                color=COLORS[1],
+                linewidth=0.8 + 3.2 * strength,
+                alpha=0.35 + 0.6 * strength,
+                marker="o",
+                markersize=3,
+                solid_capstyle="round",
+            )
+    return figure_svg(
+        figure,
+        f"The mean image of every class and the {_SHOWN_PAIRS} pairs of pixels whose interaction explains most of its "
+        f"score's variance in {outcome.contender.label}: Sobol indices, exact for pixels that vary independently over "
+        f"their whole range (which real digits do not).",
+        alt="The strongest interactions between pairs of pixels for each digit class, drawn on the mean image",
+    )
+
+
+def _show_digit(axes: Any, image: torch.Tensor, title: str) -> None:
+    axes.imshow(image.reshape(8, 8).numpy(), cmap="Greys")
+    axes.set_title(title, fontsize=9)
+    axes.set_axis_off()
+
+
+def _frame(x: float, y: float) -> Any:
+    rectangle = require("matplotlib.patches", extra="train").Rectangle
+    return rectangle((x, y), 1, 1, fill=False, edgecolor="#1d2433", linewidth=1.6)

@@ -1,0 +1,213 @@
+"""Make a table or figure of the paper anew: train what it compares, and write one page of Markdown about it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pinets._files import write_bytes
+from pinets.engine.recipe import Recipe, Scale, get_recipe, recipe_notes
+from pinets.engine.run import RunFolder, changed_keys
+from pinets.engine.running import compare, is_main_process
+from pinets.engine.values import RecipeError, to_json
+from pinets.report import Groups, curve_drawing, curves, markdown_table, protocols, result_rows, summarize
+from pinets.tasks.experiments import EXPERIMENTS, get_experiment
+from pinets.tasks.faces import light_table, roc_drawing, score_lights, score_test_pairs
+from pinets.tasks.generation import GenerationRecipe, real_images, sample
+from pinets.tasks.generation.image_files import side_by_side
+from pinets.tasks.meshes import write_mesh_report
+
+__all__ = ["Reproduction", "experiments_at", "papers_figure", "reproduce", "scale_changes"]
+
+_SAMPLES = 36
+_QUIET = ("name", "scale", "checkpoint_every", "log_every", "compile")  # the results do not depend on these
+Tables = Mapping[str, Sequence[Sequence[str]]]  # by what they show
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A finished experiment: the runs of each network, and the page about them."""
+
+    groups: Groups
+    page: Path
+
+
+def experiments_at(scale: Scale) -> list[str]:
+    """The experiments whose recipes all have a scale."""
+
+    def has_scale(name: str) -> bool:
+        try:
+            return bool([get_recipe(recipe, scale) for recipe in EXPERIMENTS[name].names(scale)])
+        except RecipeError:
+            return False
+
+    return [name for name in EXPERIMENTS if has_scale(name)]
+
+
+def reproduce(
+    name: str,
+    scale: Scale = "full",
+    *,
+    changes: Iterable[str] = (),
+    seeds: int | None = None,
+    out: str | Path = "runs",
+    pages: str | Path | None = None,
+    data_dir: str | Path | None = None,
+) -> Reproduction | None:
+    """Train what an experiment compares, and write ``NAME.md`` with its figures. Finished runs are not run again.
+
+    Args:
+        name: One of :data:`~pinets.tasks.experiments.EXPERIMENTS`.
+        scale: The scale of its recipes.
+        changes: Values to set in all of them, such as ``"latent=8"``.
+        seeds: Runs of each recipe; as many as the experiment says if left out.
+        out: Where run folders are kept.
+        pages: The folder of the page; ``out`` if left out.
+        data_dir: Where data sets are.
+
+    Returns:
+        The runs and the page; None on all processes but the main one.
+    """
+    experiment, changes = get_experiment(name), [*changes]
+    names = experiment.names(scale)
+    recipes = [get_recipe(recipe, scale, changes) for recipe in names]
+    seeds = seeds or experiment.runs(scale)
+    folders = compare(recipes, seeds, out, data_dir=data_dir)
+    if not is_main_process():
+        return None
+    groups = dict(zip(names.values(), folders, strict=True))
+    folder = Path(pages or out)
+    folder.mkdir(parents=True, exist_ok=True)
+    words = ["pinets", "reproduce", name, "--scale", scale, "--seeds", str(seeds)]
+    command = shlex.join([*words, *(word for change in changes for word in ("--set", change))])
+    page = _Page(experiment.title, command, recipes, groups)
+    draw = {"samples": _draw_samples, "shapes": _draw_shapes, "faces": _draw_faces}
+    if experiment.picture:
+        draw[experiment.picture](page, name, folder, Path(out), data_dir)
+    _draw_curves(page, name, folder)
+    file = folder / f"{name}.md"
+    write_bytes(file, page.render().encode())
+    return Reproduction(groups, file)
+
+
+def papers_figure(recipe: str) -> str:
+    """The paper's result for a recipe, from the recipe's notes.
+
+    >>> papers_figure("speech_resnet34")
+    'accuracy 0.951 ± 0.002, 21.3 M parameters'
+    """
+    found = re.search(r"^Paper: (.*?)\.?$", recipe_notes(recipe), re.MULTILINE)
+    return found[1].replace("+-", "±") if found else ""
+
+
+def scale_changes(recipe: Recipe) -> list[str]:
+    """The values in which a recipe differs from full scale, a line for each."""
+    if recipe.scale == "full":
+        return []
+    old, new = to_json(get_recipe(recipe.name)), to_json(recipe)
+    changed = [change for change in changed_keys(old, new) if change[0] not in _QUIET]
+    return [f"`{key.replace('.options.', '.')}`: {_shown(before)} → {_shown(now)}" for key, before, now in changed]
+
+
+@dataclass
+class _Page:
+    """A page in the making."""
+
+    title: str
+    command: str
+    recipes: Sequence[Recipe]
+    groups: Groups
+    pictures: dict[str, str] = field(default_factory=dict)  # files beside the page, and their captions
+    tables: dict[str, Sequence[Sequence[str]]] = field(default_factory=dict)  # by what they show
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one run of a recipe."""
+        return any(len(runs) > 1 for runs in self.groups.values())
+
+    def render(self) -> str:
+        summaries = [summarize(name, runs) for name, runs in self.groups.items()]
+        (_, *header), *rows = result_rows(summaries)
+        header.insert(0, "network")
+        papers = [papers_figure(recipe.name) for recipe in self.recipes]
+        numbered = [bool(re.search(r"\d", figure)) for figure in papers]
+        if any(numbered):
+            header.append("paper, full scale")
+            for row, figure, has_number in zip(rows, papers, numbered, strict=True):
+                row.append(figure if has_number else "")
+        lines = [f"# {self.title}", "", f"    {self.command}", "", _where(self.groups), ""]
+        lines += [*markdown_table([header, *rows]), "", self._how_measured(), ""]
+        lines += [f"{told[0].upper()}{told[1:]}.\n" for told in protocols(summaries)]
+        for file, caption in self.pictures.items():
+            lines += [f"![{caption}]({file})", "", f"*{caption}*", ""]
+        for caption, content in self.tables.items():
+            lines += [caption, "", *markdown_table(content), ""]
+        last = self.recipes[-1]
+        changes = scale_changes(last)
+        if changes:
+            lines += [f"At {last.scale} scale `{last.name}` differs from full scale (`none` is the default) in:", ""]
+            lines += [*(f"- {change}" for change in changes), ""]
+        return "\n".join(lines).rstrip() + "\n"
+
+    def _how_measured(self) -> str:
+        generated = isinstance(self.recipes[0], GenerationRecipe)
+        start = "After the last epoch" if generated else "Test split, after the last epoch"
+        if self.several:
+            return f"{start}; mean ± standard deviation over the runs (seeds from 0 on)."
+        return f"{start}; one run of each (seed 0), so without deviation."
+
+
+def _draw_samples(page: _Page, name: str, folder: Path, out: Path, data_dir: str | Path | None) -> None:
+    """Real images, and those of each generator's first run."""
+    first = {network: runs[0].path for network, runs in page.groups.items()}
+    panels = {"real": real_images(next(iter(first.values())), _SAMPLES, data_dir=data_dir)}
+    panels |= {network: sample(path, _SAMPLES) for network, path in first.items()}
+    file = f"{name}-samples.png"
+    side_by_side(panels, folder / file)
+    page.pictures[file] = "Images of the test set, and samples of seed 0: the first that come, none picked."
+
+
+def _draw_shapes(page: _Page, name: str, folder: Path, out: Path, data_dir: str | Path | None) -> None:
+    """Error against order, and a test shape coloured by the errors of each order; shapes to turn, beside the runs."""
+    paths = [run.path for runs in page.groups.values() for run in runs]
+    write_mesh_report(paths, out / f"{name}.html", data_dir=data_dir, png=folder / name)
+    page.pictures[f"{name}/error-against-order.png"] = "Mean error against the order of the layers."
+    page.pictures[f"{name}/shape-errors.png"] = "The first test shape, and what NCP makes of it."
+
+
+def _draw_faces(page: _Page, name: str, folder: Path, out: Path, data_dir: str | Path | None) -> None:
+    """ROC curves on every set of pairs the recipes test on, and recognition by illumination where Yale B is there."""
+    for data, results in score_test_pairs(page.groups, data_dir).items():
+        file = f"{name}-roc-{data}.svg"
+        write_bytes(folder / file, roc_drawing(results).encode())
+        page.pictures[file] = f"ROC on the pairs of {data}, mirror images added; the band is one standard deviation."
+    lights = score_lights(page.groups, data_dir)
+    if lights:
+        gallery = next(iter(lights.values()))[0].settings["gallery"]
+        page.tables[f"Identification on Extended Yale B by illumination (gallery: {gallery}):"] = light_table(lights)
+
+
+def _draw_curves(page: _Page, name: str, folder: Path) -> None:
+    """The first metric of the validation, which is the one that matters."""
+    shown = [metric for split, metric in curves(page.groups) if split == "validation" and metric != "loss"]
+    for metric in shown[:1]:
+        file = f"{name}-{metric}.svg"
+        write_bytes(folder / file, curve_drawing(page.groups, metric).encode())
+        band = "; the band is one standard deviation" if page.several else ""
+        page.pictures[file] = f"Validation {metric.replace('_', ' ')} during training{band}."
+
+
+def _where(groups: Groups) -> str:
+    """The machine of the runs, as their folders name it."""
+    first: RunFolder = next(iter(groups.values()))[0]
+    facts = json.loads(first.environment_file.read_text(encoding="utf-8"))
+    threads = f"{facts['threads']} thread" + ("s" if facts["threads"] != 1 else "")
+    return f"On {facts['device']} ({threads}, {facts['processes']} process per run), torch {facts['torch']}."
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)

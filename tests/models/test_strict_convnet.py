@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pinets.models import create_model
+from pinets.models.strict_convnet import ProductBlock, ReluBlock
+from pinets.testing import assert_polynomial
+
+
+def test_the_block_is_its_formula():
+    block, x = ProductBlock(3, 5).double().eval(), torch.randn(2, 3, 6, 6).double()
+    for norm in (block.norm, block.step.gate[1], block.step.body[1]):
+        norm.running_mean.normal_()
+        norm.running_var.uniform_(0.5, 2)
+    gate, body = block.step.gate, block.step.body
+    u, v = (
+        torch.nn.functional.batch_norm(
+            torch.nn.functional.conv2d(x, conv.weight, padding=1), norm.running_mean, norm.running_var
+        )
+        for conv, norm in (gate, body)
+    )
+    expected = (u * v + u - block.norm.running_mean[:, None, None]) / (
+        block.norm.running_var[:, None, None] + 1e-5
+    ).sqrt()
+    torch.testing.assert_close(block(x), expected)
+    assert_polynomial(block, x, degree=2)
+
+
+def test_it_has_the_size_it_is_known_for():
+    count = {
+        name: sum(parameter.numel() for parameter in create_model(name).parameters())
+        for name in ("strict_convnet", "strict_convnet_relu")
+    }
+    assert count["strict_convnet"] == count["strict_convnet_relu"]
+    assert round(count["strict_convnet"] / 1000) == 484
+
+
+def test_the_twin_is_linear_on_each_side_of_its_kinks():
+    block, x = ReluBlock(2, 3).double().eval(), torch.randn(1, 2, 4, 4).double()
+    u, v = block.shortcut(x), block.branch(x)
+    torch.testing.assert_close(block(x), (u + v * (v > 0)) / (1 + 1e-5) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"widths": ()}, "at least one number"),
+        ({"widths": (4, 0)}, "each at least 1"),
+        ({"block": "gelu"}, "block must be one of product, relu"),
+        ({"in_channels": 0}, "in_channels must be at least 1, got 0"),
+    ],
+)
+def test_bad_arguments_are_refused_with_the_rule(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        create_model("strict_convnet", **arguments)

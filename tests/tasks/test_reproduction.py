@@ -1,0 +1,62 @@
+"""The paper's tables and figures as commands."""
+
+from __future__ import annotations
+
+from pinets import tasks as recipes
+from pinets.cli import main
+from pinets.report import group_runs, summarize
+from pinets.tasks.experiments import EXPERIMENTS, get_experiment
+from pinets.tasks.reproduction import experiments_at, papers_figure, scale_changes
+
+TINY = ["model.width=8", "channels_last=no", "epochs=1", "batch=50", "log_every=1"]
+
+
+def test_the_papers_figures_are_those_of_its_tables():
+    assert papers_figure("cifar10_prodpoly_resnet18") == "accuracy 0.945 ± 0.001, 6.0 M parameters"
+    assert papers_figure("cifar10_sngan_ncp").startswith("IS 8.30 ± 0.09, FID 17.65 ± 0.76")
+
+
+def test_what_scale_changes_is_told():
+    told = scale_changes(recipes.get_recipe("cifar10_resnet18", "small"))
+    assert "`epochs`: 120 → 5" in told
+    assert not any("name" in line or "log_every" in line for line in told)
+    assert scale_changes(recipes.get_recipe("cifar10_resnet18")) == []
+
+
+def test_an_experiment_is_one_command(cifar, tmp_path, capsys):
+    options = [word for change in TINY for word in ("--set", change)]
+    folders = ["--data", str(cifar), "--out", str(tmp_path / "runs"), "--pages", str(tmp_path / "pages")]
+    assert main(["reproduce", "cifar10", "--scale", "small", "--seeds", "1", *options, *folders]) == 0
+    assert "page:" in capsys.readouterr().out
+    page = (tmp_path / "pages" / "cifar10.md").read_text()
+    assert str(tmp_path) not in page  # the command is as one would type it elsewhere
+    assert "pinets reproduce cifar10 --scale small --seeds 1 --set model.width=8" in page
+    names = get_experiment("cifar10").names("small")
+    for title, runs in group_runs([tmp_path / "runs"]).items():
+        recipe = title.removesuffix("-small")
+        accuracy = summarize(title, runs).metrics["accuracy"][0]
+        row = next(line for line in page.splitlines() if line.startswith(f"| {names[recipe]} |"))
+        assert f"{accuracy:.4g}" in row
+        assert papers_figure(recipe) in row
+    assert "(cifar10-accuracy.svg)" in page
+    assert (tmp_path / "pages" / "cifar10-accuracy.svg").read_text().startswith("<?xml")
+
+
+def test_the_list_and_the_nearest_name(capsys):
+    assert main(["reproduce"]) == 0
+    assert all(line.split()[0] in EXPERIMENTS for line in capsys.readouterr().out.splitlines())
+    assert main(["reproduce", "cifar_10"]) == 2
+    assert "did you mean 'cifar10'?" in capsys.readouterr().err
+    assert get_experiment("sngan").seeds == 10
+    assert main(["reproduce", "cifar10", "--all"]) == 2
+    assert "leave out 'cifar10'" in capsys.readouterr().err
+
+
+def test_all_takes_the_experiments_that_have_the_scale(monkeypatch):
+    assert experiments_at("full") == list(EXPERIMENTS)
+    assert "motions" in experiments_at("medium")
+    assert "dfaust" not in experiments_at("medium")
+    made = []
+    monkeypatch.setattr("pinets.tasks.reproduction.reproduce", lambda name, scale, **_: made.append((name, scale)))
+    assert main(["reproduce", "--all", "--scale", "medium"]) == 0
+    assert made == [(name, "medium") for name in experiments_at("medium")]
