@@ -113,6 +113,15 @@ EXPERIMENTS = {
         "CIFAR-10, ResNet18 (Table 5 and its figure)",
         {"cifar10_resnet18": "ResNet18", "cifar10_prodpoly_resnet18": "Prodpoly-ResNet"},
     ),
+    "cifar10_ablation": Experiment(
+        "CIFAR-10, ResNet18: do the products earn their place? (not in the paper)",
+        {
+            "cifar10_resnet18": "ResNet18",
+            "cifar10_prodpoly_resnet18": "Prodpoly-ResNet",
+            "cifar10_resnet18_cut": "its blocks without products",
+            "cifar10_resnet18_cut_widened": "the same, widened to its parameters",
+        },
+    ),
     "cifar10_resnet34": Experiment(
         "CIFAR-10, ResNet34 (Table 5)",
         {"cifar10_resnet34": "ResNet34", "cifar10_prodpoly_resnet34": "Prodpoly-ResNet"},

@@ -28,7 +28,7 @@ def ms1m_arcface_resnet50(scale: Scale = "full") -> FaceRecipe:
     Ours: not measured yet.
     Command: torchrun --nproc-per-node 8 --no-python pinets train ms1m_arcface_resnet50
 
-    Small scale is another task: the people of LFW's view 1, as lfw_iresnet.
+    Below full scale it is another task: the people of LFW's view 1, as lfw_iresnet.
     """
     full = FaceRecipe(
         name="ms1m_arcface_resnet50",
@@ -48,7 +48,7 @@ def ms1m_arcface_resnet50(scale: Scale = "full") -> FaceRecipe:
         batch=512,
         checkpoint_every=2000,
     )
-    return _small(full) if scale == "small" else full
+    return full if scale == "full" else _reduced(full, scale)
 
 
 @recipe
@@ -78,7 +78,7 @@ def lfw_iresnet(scale: Scale = "full") -> FaceRecipe:
         epochs=100,  # not in paper
         batch=128,  # not in paper
     )
-    return _small(full) if scale == "small" else full
+    return full if scale == "full" else _reduced(full, scale)
 
 
 @recipe
@@ -92,7 +92,7 @@ def lfw_prodpoly_iresnet(scale: Scale = "full") -> FaceRecipe:
     return with_model(lfw_iresnet(scale), "prodpoly_iresnet50")
 
 
-def _small(full: FaceRecipe) -> FaceRecipe:
+def _reduced(full: FaceRecipe, scale: Scale) -> FaceRecipe:
     """A narrow network on the people of LFW's view 1 with two images or more."""
     return replace(
         full,
@@ -100,7 +100,7 @@ def _small(full: FaceRecipe) -> FaceRecipe:
         data=LfwPeople(smallest=2, shift=3.0, turn=8.0, grow=0.08, light=0.2),
         loss=ArcFace(scale=32.0, margin=0.2),
         schedule=OneCycle(rise=0.25, start=0.1, end=0.0),
-        epochs=30,
+        epochs=90 if scale == "medium" else 30,
         batch=128,
         checkpoint_every=200,
         channels_last=False,  # its shortcuts are too narrow for that on a CPU (pinets.engine.model)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pinets.engine.model import with_model
 from pinets.engine.optimization import SGD, MultiStep
 from pinets.engine.recipe import Scale, recipe
-from pinets.tasks.classification.catalogue.cifar import small
+from pinets.tasks.classification.catalogue.cifar import at_scale
 from pinets.tasks.classification.recipe import ClassificationRecipe, Images, Model
 
 __all__ = ["cifar10_polynomial", "cifar10_polynomial_relu", "fashion_polynomial", "fashion_polynomial_relu"]
@@ -35,7 +35,10 @@ def cifar10_polynomial(scale: Scale = "full") -> ClassificationRecipe:
         label_smoothing=0.1,  # not in paper: of R-PolyNets
         clip=1.0,  # not in paper: a polynomial of high degree has gradients without bound
     )
-    return _small(full) if scale == "small" else full
+    if scale == "full":
+        return full
+    reduced = at_scale(full, scale)
+    return replace(reduced, model=reduced.model.with_options(drop=0.0))  # DropBlock needs more epochs than these
 
 
 @recipe
@@ -62,7 +65,7 @@ def fashion_polynomial(scale: Scale = "full") -> ClassificationRecipe:
         cifar,
         model=cifar.model.with_options(in_channels=1),
         data=Images("fashion_mnist", classes=10, crop=2),  # not in paper
-        epochs=3 if scale == "small" else cifar.epochs,
+        epochs={"full": cifar.epochs, "medium": 12, "small": 3}[scale],
     )
 
 
@@ -75,9 +78,3 @@ def fashion_polynomial_relu(scale: Scale = "full") -> ClassificationRecipe:
     Command: pinets compare fashion_polynomial fashion_polynomial_relu --seeds 3
     """
     return with_model(fashion_polynomial(scale), "polynomial_resnet_cifar_relu")
-
-
-def _small(full: ClassificationRecipe) -> ClassificationRecipe:
-    """As for the other CIFAR networks, and without DropBlock, which a run of a few epochs has no use for."""
-    reduced = small(full)
-    return replace(reduced, model=reduced.model.with_options(drop=0.0))
