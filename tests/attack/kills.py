@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from tests.attack.tally import Tally, cases
