@@ -240,6 +240,8 @@ def test_saving_without_an_expression_says_what_is_missing(tmp_path):
         ("PowerSum(1000000000)", "it has more than 1,000 modules"),
         ("monet_t(depths=[1000000000, 1, 1, 1])", "takes more than 2,000 operations"),
         ("TransformerEncoder(TransformerEncoderLayer(2, 1), 1000000000)", "takes more than 2,000 operations"),
+        ("TransformerEncoder(Identity(), 1000000000)", "takes more than 100,000 calls of functions"),
+        ("TransformerDecoder([1, 2], 1000000000)", "takes more than 100,000 calls of functions"),
         ("GRU(1, 1, num_layers=1000000000)", "takes more than 2,000 operations"),
         ("to_pinet(resnet18_cifar(width=16000))", "parameters, more than the 100,000,000"),
         ("to_pinet (resnet18_cifar(width=16000))", "parameters, more than the 100,000,000"),
@@ -254,6 +256,7 @@ def test_a_small_file_cannot_make_a_huge_network(tmp_path, monkeypatch, expressi
 
     monkeypatch.setattr("pinets._limits.CALLS", 2000)  # to be done sooner
     monkeypatch.setattr("pinets._limits.MODULES", 1000)
+    monkeypatch.setattr("pinets._limits.EVENTS", 100_000 if "of functions" in reason else 20_000_000)
     path = tmp_path / "model.safetensors"
     save_file({"weight": torch.ones(1)}, path, metadata={"model": expression})
     with pytest.raises(ValueError, match=rf"model\.safetensors cannot be used: .*{reason}"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +18,8 @@ __all__ = ["MODULES", "NUMBERS", "LimitError", "limited", "require_numbers"]
 
 MODULES = 20_000  # the largest registered network has 1,400
 CALLS = 40_000  # of torch's functions while building; the largest registered network makes 9,000
-SECONDS = 30.0
+EVENTS = 20_000_000  # calls and returns of any function while building; the largest registered network makes 3,000,000
+SECONDS = 30.0  # of CPU time: a busy machine must not refuse what an idle one accepts
 NUMBERS = 10**8  # parameters and buffers to allocate before it is known whether the file holds as many
 
 
@@ -30,8 +32,8 @@ class _Counting(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls = self.modules = 0
-        self.thread, self.end = threading.get_ident(), time.monotonic() + SECONDS
+        self.calls = self.modules = self.events = 0
+        self.thread, self.end = threading.get_ident(), time.thread_time() + SECONDS
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.calls += 1
@@ -43,13 +45,19 @@ class _Counting(TorchFunctionMode):
             self.modules += 1
             self.check()
 
+    def count_event(self, *_: Any) -> None:
+        """For loops that make neither modules nor tensors, such as ``TransformerEncoder(Identity(), 10**9)``'s."""
+        self.events += 1
+        if self.events > EVENTS:
+            raise LimitError(f"building it takes more than {EVENTS:,} calls of functions")
+
     def check(self) -> None:
         if self.modules > MODULES:
             raise LimitError(f"it has more than {MODULES:,} modules")
         if self.calls > CALLS:
             raise LimitError(f"building it takes more than {CALLS:,} operations")
-        if time.monotonic() > self.end:
-            raise LimitError(f"building it takes longer than {SECONDS:g} seconds")
+        if time.thread_time() > self.end:
+            raise LimitError(f"building it takes more than {SECONDS:g} seconds")
 
 
 @contextmanager
@@ -61,13 +69,15 @@ def limited() -> Iterator[None]:
     Traceback (most recent call last):
     pinets._limits.LimitError: it has more than 20,000 modules
     """
-    counting = _Counting()
+    counting, profile = _Counting(), sys.getprofile()
     hook = register_module_module_registration_hook(counting.count_module)
+    sys.setprofile(counting.count_event)  # Python removes it when it raises
     try:
         # `no_grad` ends with a call that is counted too: the limit may stop it before it restores the mode
         with torch.set_grad_enabled(torch.is_grad_enabled()), counting:
             yield
     finally:
+        sys.setprofile(profile)
         hook.remove()
 
 

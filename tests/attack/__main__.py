@@ -17,7 +17,7 @@ from tests.attack.tally import Tally
 FUZZERS = sorted(
     module.name
     for module in pkgutil.iter_modules([str(Path(__file__).parent)])
-    if module.name not in ("__main__", "guard", "mutation", "tally", "test_attack")
+    if module.name not in ("guard", "mutation", "tally") and not module.name.startswith(("_", "test_"))
 )
 
 

@@ -54,7 +54,7 @@ def attack(seconds: float, seed: int) -> Tally:
     tally = Tally()
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch.multiple(_limits, CALLS=3000, MODULES=1500, SECONDS=5.0, NUMBERS=10**6),  # soon
+        mock.patch.multiple(_limits, CALLS=3000, MODULES=1500, EVENTS=10**6, SECONDS=5.0, NUMBERS=10**6),  # soon
         mock.patch.object(spec, "NUMBERS", 10**6),
     ):
         path = Path(folder, "m.safetensors")

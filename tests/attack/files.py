@@ -33,6 +33,7 @@ from pinets.engine.checkpoint import Checkpoints
 from pinets.engine.run import RunFolder
 from pinets.export import export, read_metadata
 from pinets.operators.hierarchy import Hierarchy
+from pinets.report import group_runs, write_report
 from pinets.tasks import get_recipe, recipe_from_json, to_json
 from pinets.tasks.faces.data.lists import parse_pairs, read_image_list, read_noises
 from pinets.tasks.faces.data.pairs import open_pack
@@ -141,7 +142,9 @@ def _read_checkpoint(folder: Path) -> None:
 def _make_run(folder: Path) -> None:
     run = RunFolder(folder)
     run.start(to_json(get_recipe("mnist_ccp4", "small")), processes=1)
-    run.finish({"test": {"accuracy": 0.5}, "validation": {"accuracy": 0.5}})
+    run.finish(
+        {"test": {"accuracy": 0.5}, "validation": {"accuracy": 0.5}, "parameters": {"model": 9}, "seconds": 60.0}
+    )
     run.metrics_file.write_text(
         "".join(json.dumps({"split": "train", "step": n, "epoch": 0, "loss": 1 / (n + 1)}) + "\n" for n in range(9))
     )
@@ -154,6 +157,10 @@ def _read_run(folder: Path) -> None:
     run.result()
     run.metrics("train")
     run.changed_environment(1, recipe)
+
+
+def _read_report(folder: Path) -> None:
+    write_report(group_runs([folder]), folder / "report.html")
 
 
 def _make_plan(folder: Path) -> None:
@@ -247,6 +254,7 @@ READERS = {
     ),
     "checkpoint": Reader(_make_checkpoint, _read_checkpoint),
     "run": Reader(_make_run, _read_run),
+    "report": Reader(_make_run, _read_report),
     "plan": Reader(_make_plan, _read_plan),
     "export onnx": _exported("onnx"),
     "export pt2": _exported("pt2"),

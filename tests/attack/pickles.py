@@ -18,6 +18,7 @@ GLOBALS = (
     *("numpy dtype", "numpy ndarray", "numpy.core.multiarray _reconstruct", "numpy.core.multiarray scalar"),
     *("numpy.core.numeric _frombuffer", "_codecs encode", "__builtin__ bytes", "numpy._core.numeric _frombuffer"),
     *("os system", "builtins eval", "builtins getattr", "numpy.core.multiarray frombuffer", "copyreg _reconstructor"),
+    *("tests.attack.pickles trap", "tests.attack.pickles trap"),
 )
 TEXTS = (b"latin1", b"u1", b"<f8", b"O", b"S1000000000", b"V", b"(1000,1000)u1", b"C", b"F", b"b", b"|", b"x" * 5000)
 PLAIN = (
@@ -58,15 +59,25 @@ BUILD = (
 )
 
 
+trapped: list[object] = []
+
+
+def trap(*arguments: object) -> None:
+    """A function that no pickle may reach."""
+    trapped.append(arguments)
+
+
 def attack(seconds: float, seed: int) -> Tally:
     """A pickle gives plain arrays or is refused; nothing runs, whatever it asks for."""
     tally = Tally()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "batch")
         for name, random in cases(seconds, seed):
-            program = random.choice((walk, walk, bomb))(random)
+            program = random.choice((walk, walk, bomb, call))(random)
             path.write_bytes(b"\x80\x04" + program + b".")
             survive(tally, f"{name}, {program[:60]!r}", lambda: reprlib.repr(load_arrays(path)), told=(path.name,))
+            tally.check(not trapped, f"{name}, {program[:60]!r}: called a function with {trapped!r}")
+            trapped.clear()
     return tally
 
 
@@ -92,7 +103,13 @@ def step(random: Random) -> bytes:
         )
     if kind < 0.95:
         return b"h" + bytes([random.randrange(4)])
-    return array(random)
+    return random.choice((array, call))(random)
+
+
+def call(random: Random) -> bytes:
+    """A function by its name, with an argument."""
+    name = random.choice(GLOBALS).replace(" ", "\n").encode()
+    return b"c" + name + b"\n" + text(random.choice(TEXTS)) + b"\x85R"
 
 
 def array(random: Random) -> bytes:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from pinets.encrypted import FileError
 from tests.attack.__main__ import FUZZERS, run
 from tests.attack.tally import Tally, cases
 
@@ -40,3 +43,15 @@ def test_failures_are_told():
     tally.check(1 > 0, "never told")
     tally.check(1 > 2, "case 0.1: 1 is not more than 2")
     assert tally.failures == ["case 0.1: 1 is not more than 2"]
+
+
+def test_rotation_keys_are_not_taken_for_the_relinearisation_key():
+    """They have the same form, and SEAL reads through a null pointer."""
+    pytest.importorskip("tenseal")
+    from tests.attack.ciphertexts import exchange, opened, use
+
+    made = exchange("latency")
+    keys = opened(made.files["evaluation keys"])
+    swapped = replace(keys, parts={**keys.parts, "relinearisation": keys.parts["rotation"]}).to_bytes()
+    with pytest.raises(FileError, match="evaluation keys"):
+        use(made, {**made.files, "evaluation keys": swapped})

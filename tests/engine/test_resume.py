@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from tests.engine.toy import without_clock
+
 TOY = Path(__file__).with_name("toy.py")
 DEATHS = [
     "train_step:1",  # before there is any checkpoint
@@ -32,8 +34,7 @@ DEATHS = [
 
 def lines(folder):
     """The log without what a clock measured."""
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if not key.startswith(("seconds", "steps_per"))} for row in rows]
+    return [without_clock(json.loads(line)) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.parametrize("kind", ["classifier", "gan"])

@@ -61,6 +61,8 @@ def test_a_changed_environment_is_noticed(run):
     content = read_json(run.environment_file)
     write_json(run.environment_file, {**content, "torch": "1.0", "commit": "another"})
     assert run.changed_environment(2, RECIPE) == [("torch", "1.0", torch.__version__), ("processes", 1, 2)]
+    write_json(run.environment_file, {**content, "torch": "7" * 5000})  # more digits than Python converts
+    assert run.changed_environment(1, RECIPE) == [("torch", "7" * 5000, torch.__version__)]
 
 
 def test_a_folder_without_a_run_says_so(tmp_path):

@@ -174,6 +174,11 @@ def train(folder, kind="classifier", plan=PLAN, breaking=None, **options):
     return fit(task, plan, run, accelerator)
 
 
+def without_clock(row):
+    """A line of the log, or a result, without what a clock measured."""
+    return {key: value for key, value in row.items() if not key.startswith(("seconds", "steps_per"))}
+
+
 def die_at(function, count):
     """Make the count-th call of a function the last thing this process does."""
 

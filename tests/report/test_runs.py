@@ -80,7 +80,30 @@ def test_a_run_that_is_named_twice_counts_once(variants, capsys, monkeypatch):
     [
         ("recipe.json", "{}", r"recipe\.json is damaged: it has no name, scale"),
         ("result.json", "{}", r"result\.json is damaged: it has no test, parameters, seconds"),
+        ("recipe.json", '{"name": ["a"], "scale": "full"}', r"recipe\.json: name must be a text, got \['a'\]"),
+        ("environment.json", "[]", r"environment\.json must hold a JSON object"),
+        (
+            "result.json",
+            '{"test": {"accuracy": "high"}, "parameters": {}, "seconds": 1}',
+            r"result\.json: test: accuracy must be a number, got 'high'",
+        ),
+        (
+            "result.json",
+            '{"test": [0.5], "parameters": {}, "seconds": 1}',
+            r"result\.json: test must be an object",
+        ),
+        ("result.json", '{"test": {}, "parameters": {}, "seconds": null}', r"result\.json: seconds must be a number"),
         ("metrics.jsonl", "garbage\n", r"metrics\.jsonl, line 1: not valid JSON"),
+        (
+            "metrics.jsonl",
+            '{"split": "train", "step": 1, "epoch": 0, "loss": "low"}\n',
+            r"metrics\.jsonl, line 1: loss must be a number, got 'low'",
+        ),
+        (
+            "metrics.jsonl",
+            f'{{"split": "train", "step": 1, "epoch": {10**400}}}\n',
+            r"metrics\.jsonl, line 1: epoch must have at most 64 bits",
+        ),
     ],
 )
 def test_a_damaged_run_is_named_and_left_out_of_a_report_of_several(variants, file, content, told):
@@ -90,3 +113,27 @@ def test_a_damaged_run_is_named_and_left_out_of_a_report_of_several(variants, fi
     assert [run.path.name for group in groups.values() for run in group] == ["a"]
     with pytest.raises(ValueError, match=told):
         group_runs([variants / "b"])
+
+
+def test_a_run_without_an_environment_is_left_out_of_a_report_of_several(variants):
+    (variants / "b" / "environment.json").unlink()
+    with pytest.warns(UserWarning, match=r"b is left out: .*environment\.json"):
+        groups = group_runs([variants / "a", variants / "b"])
+    assert [run.path.name for group in groups.values() for run in group] == ["a"]
+
+
+@pytest.mark.parametrize("file", ["recipe.json", "environment.json"])
+def test_a_report_shows_no_file_that_a_run_links_to(variants, tmp_path, file):
+    (tmp_path / "secret.json").write_text((variants / "b" / file).read_text())
+    (variants / "b" / file).unlink()
+    (variants / "b" / file).symlink_to(tmp_path / "secret.json")
+    with pytest.raises(ValueError, match=rf"{file} is a symbolic link"):
+        group_runs([variants / "b"])
+
+
+def test_a_report_replaces_no_file_of_a_run(variants, capsys):
+    recipe = variants / "a" / "recipe.json"
+    before = recipe.read_bytes()
+    assert main(["report", str(variants / "a"), "--out", str(recipe)]) == 2
+    assert "--out: expected a file name that ends in .html, got" in capsys.readouterr().err
+    assert recipe.read_bytes() == before

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import html
+import json
 import re
 
+import pytest
+
+from pinets.engine.run import RunFolder
 from pinets.report import curve_figure, group_runs, write_report
 
 
@@ -19,3 +24,31 @@ def test_the_report_needs_nothing_beside_it(runs, tmp_path):
     assert "0.60 ± 0.10" in page
     assert "seed-2: not finished, step 30" in page
     assert re.findall(r'(?:src|href)="([^"#]+)', page) == []  # beside references within the figures
+
+
+@pytest.mark.parametrize("name", [r"$\frac{$", "$x$", r"\$ $", "€ < Π"])
+def test_names_are_drawn_as_they_are(runs, tmp_path, name):
+    """A dollar sign in the name of a recipe or of a metric starts no formula, and a broken formula stops no report."""
+    run = RunFolder(runs / "ours-small" / "seed-0")
+    run.recipe_file.write_text(json.dumps({**run.recipe(), "name": name}))
+    rows = [{"split": "validation", "step": epoch, "epoch": epoch, name: 1e9 * epoch} for epoch in (1, 2)]
+    run.metrics_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_report(group_runs([run.path]), tmp_path / "report.html")
+    page = html.unescape((tmp_path / "report.html").read_text())
+    assert f"<!-- {name}-small -->" in page  # matplotlib's comment at the glyphs of the legend
+
+
+def test_pictures_that_are_links_are_left_out(runs, tmp_path):
+    run = RunFolder(runs / "ours-small" / "seed-0")
+    run.pictures_folder.mkdir()
+    own, linked = (run.pictures_folder / f"samples-0000000{step}.png" for step in (1, 2))
+    own.write_bytes(b"own picture")
+    (tmp_path / "secret").write_bytes(b"secret")
+    linked.symlink_to(tmp_path / "secret")
+    (run.pictures_folder / "samples-last.png").write_bytes(b"of no step")
+    assert run.pictures("samples") == [own]
+    write_report(group_runs([run.path]), tmp_path / "report.html")
+    assert "samples at step 1," in (tmp_path / "report.html").read_text()
+    run.pictures_folder.rename(tmp_path / "elsewhere")
+    run.pictures_folder.symlink_to(tmp_path / "elsewhere")
+    assert run.pictures("samples") == []

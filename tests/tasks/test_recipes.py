@@ -197,3 +197,9 @@ def test_every_data_class_describes_the_inputs(cifar, tmp_path):
         "cifar10_sngan": None,
     }.items():
         assert recipes.get_recipe(name).describe_inputs(tmp_path).shape == shape
+
+
+@pytest.mark.parametrize("content", [None, [], {}, {"kind": "Other"}, {"kind": [["Images"]]}])
+def test_a_recipe_of_no_known_kind_is_refused(content):
+    with pytest.raises(recipes.RecipeError, match="a recipe must be of kind"):
+        recipes.recipe_from_json(content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pinets.cli.parser import Parser, UsageError
@@ -17,6 +18,7 @@ __all__ = [
     "MODEL_HELP",
     "add_model",
     "example_input",
+    "file_ending_in",
     "indices",
     "positive",
     "read_array",
@@ -81,6 +83,21 @@ def positive(text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, got {text!r}")
     return int(text)
+
+
+def file_ending_in(ending: str) -> Callable[[str], str]:
+    """Read the name of a file to write, which must say its format: a slip then replaces no file of another kind.
+
+    >>> file_ending_in(".html")("runs/report.html")
+    'runs/report.html'
+    """
+
+    def read(text: str) -> str:
+        if not text.lower().endswith(ending):
+            raise argparse.ArgumentTypeError(f"expected a file name that ends in {ending}, got {text!r}")
+        return text
+
+    return read
 
 
 def resolve_model(text: str, **options: Any) -> Resolved:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, add_model, example_input, resolve_model
+from pinets.cli.arguments import MODEL_HELP, add_model, example_input, file_ending_in, resolve_model
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def add_parser(verbs: Verbs) -> None:
         """,
     )
     add_model(parser)
-    parser.add_argument("--out", metavar="FILE", required=True, help="the safetensors file to write")
+    parser.add_argument("--out", metavar="FILE.safetensors", type=file_ending_in(".safetensors"), required=True)
     parser.add_argument(
         "--weights", metavar="FILE", help="load these weights first: a state dict as .safetensors, .pth or .pt"
     )
@@ -53,8 +53,6 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if not args.out.endswith(".safetensors"):
-        raise UsageError(f"--out: the file is written as safetensors; name it so, got {args.out!r}")
     found = resolve_model(args.model)
 
     from pinets.convert import to_pinet

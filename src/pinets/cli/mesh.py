@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pinets.cli.arguments import indices, positive
+from pinets.cli.arguments import file_ending_in, indices, positive
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 __all__ = ["add_parser"]
@@ -90,7 +90,13 @@ def _add_report(actions: Verbs) -> None:
     parser.add_argument("paths", metavar="RUNS", nargs="+", help="run folders, or folders of them")
     parser.add_argument("--data", metavar="DIR", help="where data sets are (default: $PINETS_DATA)")
     parser.add_argument("--index", type=int, default=0, help="the test shape that is shown (default: 0)")
-    parser.add_argument("--out", metavar="FILE", default="meshes.html", help="(default: %(default)s)")
+    parser.add_argument(
+        "--out",
+        metavar="FILE.html",
+        type=file_ending_in(".html"),
+        default="meshes.html",
+        help="(default: %(default)s)",
+    )
     parser.add_argument("--png", metavar="FOLDER", help="also write the figures as PNG files")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from pinets.cli.arguments import file_ending_in
 from pinets.cli.parser import Verbs, add_verb
 
 __all__ = ["add_parser", "run"]
@@ -18,7 +19,13 @@ def add_parser(verbs: Verbs) -> None:
         example="pinets report runs --out report.html",
     )
     parser.add_argument("paths", metavar="RUN", nargs="+", help="run folders, or folders that hold some")
-    parser.add_argument("--out", metavar="FILE", default="report.html", help="(default: report.html)")
+    parser.add_argument(
+        "--out",
+        metavar="FILE.html",
+        type=file_ending_in(".html"),
+        default="report.html",
+        help="(default: report.html)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from pinets.cli.arguments import MODEL_HELP, resolve_model
+from pinets.cli.arguments import MODEL_HELP, file_ending_in, resolve_model
 from pinets.cli.counts import count_parameters
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
@@ -29,7 +29,12 @@ def add_parser(verbs: Verbs) -> None:
     )
     parser.add_argument("name", metavar="NAME", help="a recipe, a model, a file or a run folder")
     parser.add_argument("--scale", choices=["full", "medium", "small"], default="full", help="of a recipe")
-    parser.add_argument("--diagram", metavar="FILE.svg", help="also draw the slots of a network's polynomials")
+    parser.add_argument(
+        "--diagram",
+        metavar="FILE.svg",
+        type=file_ending_in(".svg"),
+        help="also draw the slots of a network's polynomials",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -138,6 +138,8 @@ class SealEvaluator:
         self._seal = _seal()
         self._evaluator = self._seal.Evaluator(scheme.context)
         self._relinearisation = scheme.read("RelinKeys", relinearisation)
+        if not self._relinearisation.has_key(2):  # keys for rotations have the same form, and SEAL would crash
+            raise FileError("the key for relinearisation is missing from the relinearisation keys")
         self._rotation = scheme.read("GaloisKeys", rotation) if rotation else None
 
     @property

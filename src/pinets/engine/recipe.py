@@ -277,7 +277,7 @@ def recipe_from_json(content: Any) -> Recipe:
     """The recipe of a run folder's ``recipe.json``."""
     kinds = {kind.__name__: kind for kind in _subclasses(Recipe)}
     kind = content.get("kind") if isinstance(content, dict) else None
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
         raise RecipeError(f"a recipe must be of kind {', '.join(sorted(kinds))}; got {kind!r}")
     return from_json(kinds[kind], content)
 

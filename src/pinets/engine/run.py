@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import platform
+import re
+import reprlib
 import shutil
 import subprocess
 import sys
@@ -114,7 +116,7 @@ class RunFolder:
     def changed_environment(self, processes: int, recipe: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
         """What has changed since the run was started and can change the last bits of its numbers, with both values."""
         keys = ("torch", "device", "threads", "platform", "processes")
-        before, now = read_json_object(self.environment_file), environment(processes)
+        before, now = self.environment(), environment(processes)
         free = {key: recipe[key] for key in _FREE if key in recipe}
         return changed_keys(
             {key: before.get(key) for key in keys} | {key: self.recipe().get(key, False) for key in free},
@@ -126,6 +128,10 @@ class RunFolder:
         if not self.exists:
             raise FileNotFoundError(f"{self.path} is not a run: it has no {self.recipe_file.name}")
         return read_json_object(self.recipe_file)
+
+    def environment(self) -> dict[str, Any]:
+        """What :func:`environment` said when the run was started."""
+        return read_json_object(self.environment_file)
 
     def data_folder(self, data_dir: str | Path | None = None) -> str | Path | None:
         """Where to look for the run's data: ``data_dir`` if given, else where they were in training if still there."""
@@ -160,7 +166,12 @@ class RunFolder:
         """The metrics of a finished run."""
         if not self.finished:
             raise FileNotFoundError(f"the run in {self.path} is not finished: it has no {self.result_file.name}")
-        return read_json_object(self.result_file)
+        result = read_json_object(self.result_file)
+        for key in ("test", "validation", "parameters"):
+            if key in result:
+                _require_numbers(result[key], f"{self.result_file}: {key}")
+        _require_numbers({key: result[key] for key in ("seconds",) if key in result}, str(self.result_file))
+        return result
 
     def metrics(self, split: str | None = None) -> list[dict[str, Any]]:
         """The lines of the log, or those of one split; a line that a crash cut short is left out."""
@@ -171,8 +182,12 @@ class RunFolder:
         return [row for row in rows if split is None or row["split"] == split]
 
     def pictures(self, name: str) -> list[Path]:
-        """The pictures with this name, oldest first."""
-        return sorted(self.pictures_folder.glob(f"{name}-*.png"))
+        """The pictures with this name, oldest first, without links: in a stranger's run they may point to any file."""
+        if self.pictures_folder.is_symlink():
+            return []
+        files = sorted(self.pictures_folder.glob(f"{name}-*.png"))
+        numbered = re.compile(re.escape(name) + r"-[0-9]{8,18}\.png")  # as MetricsLog.picture names them
+        return [file for file in files if numbered.fullmatch(file.name) and not file.is_symlink()]
 
     def owner(self) -> str:
         """A checksum of the recipe, which checkpoints carry."""
@@ -240,14 +255,26 @@ def _metrics_row(line: bytes, place: str) -> dict[str, Any]:
         raise ValueError(f"{place}: not valid JSON: {error}") from error
     if not isinstance(row, dict) or not {"split", "step", "epoch"} <= row.keys():
         raise ValueError(f"{place}: a line of the log must have split, step and epoch, got {row!r}")
+    _require_numbers({name: value for name, value in row.items() if name != "split"}, place)
     return row
+
+
+def _require_numbers(values: Any, place: str) -> None:
+    """Refuse a file in which something else stands where a number should be, such as a text or a list."""
+    if not isinstance(values, dict):
+        raise ValueError(f"{place} must be an object of numbers, got {reprlib.repr(values)}")
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{place}: {name} must be a number, got {reprlib.repr(value)}")
+        if isinstance(value, int) and abs(value) >= 2**63:
+            raise ValueError(f"{place}: {name} must have at most 64 bits, got {reprlib.repr(value)}")
 
 
 def environment(processes: int) -> dict[str, Any]:
     """What the numbers of a run depend on besides its recipe."""
     return {
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),  # its own class compares by version and parses what it is compared with
         "pinets": pinets.__version__,
         "accelerate": require("accelerate", extra="train").__version__,
         "commit": _commit(),

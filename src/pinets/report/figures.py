@@ -42,6 +42,7 @@ def band(axes: Any, x: Sequence[float], runs: Sequence[Sequence[float]], **style
 
 def drawing_svg(figure: Any) -> str:
     """The figure as the text of an SVG file; the same figure gives the same text."""
+    _show_dollars(figure)
     buffer = io.StringIO()
     settings: Mapping[str, Any] = {"svg.hashsalt": "pinets"}
     with require("matplotlib", extra="train").rc_context(settings):
@@ -51,6 +52,7 @@ def drawing_svg(figure: Any) -> str:
 
 def drawing_png(figure: Any, *, dpi: int = 110) -> bytes:
     """The figure as the content of a PNG file; the same figure gives the same bytes."""
+    _show_dollars(figure)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
     return buffer.getvalue()
@@ -61,3 +63,15 @@ def figure_svg(figure: Any, caption: str, *, alt: str) -> str:
     drawing = drawing_svg(figure)
     drawing = drawing[drawing.index("<svg") :].replace("<svg ", f'<svg role="img" aria-label="{html.escape(alt)}" ', 1)
     return f"<figure>{drawing}<figcaption>{html.escape(caption)}</figcaption></figure>"
+
+
+def _show_dollars(figure: Any) -> None:
+    """Draw dollar signs as they are: names of recipes, metrics and classes hold no formulas, and a broken one raises.
+
+    The numbers at the axes keep their formulas, such as powers of ten.
+    """
+    text, axis = require("matplotlib.text", extra="train"), require("matplotlib.axis", extra="train")
+    ticks = {label for tick in figure.findobj(axis.Tick) for label in (tick.label1, tick.label2)}
+    numbers = ticks | {one.offsetText for one in figure.findobj(axis.Axis)}
+    for part in set(figure.findobj(text.Text)) - numbers:
+        part.set_parse_math(False)

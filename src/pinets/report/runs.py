@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 import statistics
 import warnings
 from collections.abc import Mapping, Sequence
@@ -79,12 +80,15 @@ def _readable(runs: Sequence[RunFolder]) -> list[tuple[RunFolder, dict[str, Any]
     readable = []
     for run in runs:
         try:
+            for file in (run.recipe_file, run.environment_file):  # a report shows both
+                _require_no_link(file)
             recipe = _recipe_without_seed(run)
+            run.environment()
             run.metrics()
             if run.finished:
                 _require_keys(run.result_file, run.result(), "test", "parameters", "seconds")
             readable.append((run, recipe))
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             if len(runs) == 1:
                 raise
             warnings.warn(f"the run in {run.path} is left out: {error}", stacklevel=3)
@@ -94,6 +98,9 @@ def _readable(runs: Sequence[RunFolder]) -> list[tuple[RunFolder, dict[str, Any]
 def _recipe_without_seed(run: RunFolder) -> dict[str, Any]:
     """The recipe of a run without its seed, with defaults for keys that are newer than the run."""
     recipe = _require_keys(run.recipe_file, run.recipe(), "name", "scale")
+    for key in ("name", "scale"):
+        if not isinstance(recipe[key], str):
+            raise ValueError(f"{run.recipe_file}: {key} must be a text, got {reprlib.repr(recipe[key])}")
     with suppress(RecipeError):  # a recipe of another version or of another package: compare it as it is
         recipe = to_json(recipe_from_json(recipe))
     return {key: value for key, value in recipe.items() if key != "seed"}
@@ -104,6 +111,12 @@ def _require_keys(file: Path, content: Any, *keys: str) -> dict[str, Any]:
     if missing:
         raise ValueError(f"{file} is damaged: it has no {', '.join(missing)}")
     return content  # type: ignore[no-any-return]
+
+
+def _require_no_link(file: Path) -> None:
+    """In a stranger's run, a link may point to any file of the reader, which a report would then show."""
+    if file.is_symlink():
+        raise ValueError(f"{file} is a symbolic link, which a report does not follow")
 
 
 def _differences(recipes: Sequence[dict[str, Any]]) -> list[str]:

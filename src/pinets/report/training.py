@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -38,13 +39,13 @@ def write_report(groups: Groups, path: str | Path, *, title: str = "Training run
     for split, metric in curves(groups):
         page.section(f"{split} {metric.replace('_', ' ')}".capitalize(), curve_figure(groups, metric, split))
     for name, runs in groups.items():
-        files = [file.read_text(encoding="utf-8") for file in (runs[0].recipe_file, runs[0].environment_file)]
+        contents = [json.dumps(content, indent=2) for content in (runs[0].recipe(), runs[0].environment())]
         page.section(
             name,
             *(paragraph(_state(run)) for run in runs),
             *(shown for run in runs for shown in _pictures(run)),
             "<details><summary>Recipe and environment</summary>",
-            *map(code, files),
+            *map(code, contents),
             "</details>",
         )
     write_bytes(path, page.render().encode())

@@ -204,7 +204,7 @@ def _draw_curves(page: _Page, name: str, folder: Path) -> None:
 def _where(groups: Groups) -> str:
     """The machine of the runs, as their folders name it."""
     first: RunFolder = next(iter(groups.values()))[0]
-    facts = json.loads(first.environment_file.read_text(encoding="utf-8"))
+    facts = first.environment()
     threads = f"{facts['threads']} thread" + ("s" if facts["threads"] != 1 else "")
     return f"On {facts['device']} ({threads}, {facts['processes']} process per run), torch {facts['torch']}."
 
