@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 import pinets
 from pinets import certify, create_model, resolve, spec
 from pinets.cli import main
+from pinets.engine.model import Model
 from pinets.models import Card, list_weights, load_weights, read_card
 from pinets.models import pretrained as pretrained_module
 from pinets.models.hub import HubNetwork
@@ -135,6 +136,13 @@ def test_damaged_cards_are_refused(tmp_path, card, message):
     save_file({"a": torch.zeros(1)}, tmp_path / "bad.safetensors", {"card": card, "model": "Linear(1, 1)"})
     with pytest.raises(ValueError, match=message):
         load_weights(tmp_path / "bad.safetensors")
+
+
+def test_a_strangers_expression_or_recipe_cannot_ask_for_weights(own):
+    with pytest.raises(ValueError, match="has no argument 'pretrained'"):
+        spec.build("ccp4_mnist(pretrained='hub:nobody/nothing')")
+    with pytest.raises(TypeError, match="has no argument 'pretrained'"):
+        Model("ccp4_mnist", {"pretrained": "hub:nobody/nothing"}).build(classes=10)
 
 
 def test_a_truncated_file_is_refused(own):

@@ -15,7 +15,7 @@ from pinets._files import PathLike, write_bytes
 from pinets._limits import limited, require_numbers
 from pinets.models.cards import Card
 from pinets.models.pretrained import load_weights
-from pinets.models.registry import create_model
+from pinets.models.registry import build_model
 
 __all__ = ["HubNetwork"]
 
@@ -36,8 +36,8 @@ class HubNetwork(nn.Module, _Mixin, library_name="pinets", license="mit"):  # ty
         >>> network = HubNetwork.of("mnist_ccp4")
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = network.save_pretrained(folder)
-        ...     HubNetwork.from_pretrained(folder).card.name
-        'mnist_ccp4'
+        ...     sorted(file.name for file in Path(folder).iterdir())
+        ['README.md', 'config.json', 'model.safetensors']
     """
 
     def __init__(self, card: dict[str, Any]) -> None:
@@ -45,8 +45,8 @@ class HubNetwork(nn.Module, _Mixin, library_name="pinets", license="mit"):  # ty
         self.card = Card.from_json(json.dumps(card), "config.json")
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
             with limited(), torch.device("meta"):  # the card may be a stranger's
-                require_numbers(create_model(self.card.model, **self.card.options))
-            self.network = create_model(self.card.model, **self.card.options)
+                require_numbers(build_model(self.card.model, **self.card.options))
+            self.network = build_model(self.card.model, **self.card.options)
 
     @classmethod
     def of(cls, source: PathLike) -> Self:

@@ -20,7 +20,7 @@ from pinets._limits import limited, require_numbers
 from pinets._nearest import did_you_mean
 from pinets._storage import difference, read_metadata, read_tensors, write_tensors
 from pinets.models.cards import Card
-from pinets.models.registry import create_model
+from pinets.models.registry import build_model
 
 __all__ = ["list_weights", "load_weights", "pretrained_model", "read_card", "save_weights", "weights_file"]
 
@@ -120,16 +120,17 @@ def fill(card: Card, tensors: Mapping[str, torch.Tensor], arguments: Mapping[str
     asked = replace(card, options={**card.options, **arguments})
     try:
         with torch.random.fork_rng(devices=[]), torch.device("meta"):
-            nn.Linear(1, 1)  # the first one imports much of torch, which is not the card's fault
+            nn.Linear(1, 1)  # the first draws import much of torch, whose time must not count against the card
+            torch.empty(1).normal_()
             with limited():
-                expected = create_model(card.model, **asked.options)
+                expected = build_model(card.model, **asked.options)
         require_numbers(expected)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"the weights {card.name} cannot be used: {_first_line(error)}") from error
     if found := difference(expected.state_dict(), tensors):
         raise ValueError(f"the weights {card.name} do not fit {asked.expression}: {found}")
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
-        network = create_model(card.model, **asked.options)
+        network = build_model(card.model, **asked.options)
     network.load_state_dict(dict(tensors))
     return network.eval()
 

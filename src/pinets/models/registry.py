@@ -13,7 +13,7 @@ from torch import nn
 from pinets._files import PathLike
 from pinets._nearest import did_you_mean
 
-__all__ = ["ModelEntry", "create_model", "list_models", "model_entry", "register"]
+__all__ = ["ModelEntry", "build_model", "create_model", "list_models", "model_entry", "register"]
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,11 @@ def create_model(name: str, *, pretrained: bool | PathLike = False, **arguments:
         from pinets.models.pretrained import pretrained_model
 
         return pretrained_model(name, pretrained, arguments)
+    return build_model(name, **arguments)
+
+
+def build_model(name: str, **arguments: Any) -> nn.Module:
+    """As :func:`create_model`, but never with weights: for names and arguments from a stranger's file."""
     build = model_entry(name).build
     taken = [key for key in inspect.signature(build).parameters if key not in ("args", "kwargs")]
     for key in arguments:
