@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from pinets._files import write_bytes
 from pinets._storage import write_json
-from pinets.algebra import Spectrum, orders, spectra, trace
+from pinets.algebra import Spectrum, Traced, orders, spectra, trace
 from pinets.report import COLORS, drawing_png, new_figure, tidy
 
-__all__ = ["Explanation", "adversarial_pattern", "explain", "truncated_accuracies", "write_explanation"]
+__all__ = ["Explanation", "adversarial_patterns", "explain", "truncated_accuracies", "write_explanation"]
 
 _SHOWN = 4  # components in a row of a picture, of either sign
 _COUNTS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
@@ -83,11 +83,11 @@ def explain(
     """
     traced = trace(network, images[:1])
     with torch.no_grad():
-        parts = orders(traced, images) if len(images) == 1 else orders(network, images)
+        parts = orders(network, images)
     chosen = range(2, len(parts)) if degrees is None else degrees
     found = {d: spectra(traced, images[:1], degree=d, components=None if d == 2 else components) for d in chosen}
     truncated = {degree: truncated_accuracies(spectrum, parts, images, labels) for degree, spectrum in found.items()}
-    patterns = torch.stack([adversarial_pattern(network, images[:1], number) for number in range(len(classes))])
+    patterns = adversarial_patterns(network, traced, len(classes))
     return Explanation(
         tuple(classes),
         tuple(images.shape[1:]),
@@ -107,20 +107,19 @@ def truncated_accuracies(spectrum: Spectrum, parts: Tensor, images: Tensor, labe
     return {count: _accuracy(others + spectrum(images, count), labels) for count in counts}
 
 
-def adversarial_pattern(network: nn.Module, example: Tensor, target: int) -> Tensor:
-    """The direction in which second-order terms raise one output most over the others, from weights alone.
+def adversarial_patterns(network: nn.Module, traced: Traced, outputs: int) -> Tensor:
+    """For each output, the direction in which second-order terms raise it most over the others, from weights alone.
 
     It is the leading eigenvector of the difference between the output's interaction matrix and the others' mean; its
     sign is the one with which the linear terms raise the output too.
     """
-    blank = torch.zeros_like(example).requires_grad_()
-    scores = network(blank)[0]
-    contrast = torch.full_like(scores, -1 / (len(scores) - 1))
-    contrast[target] = 1
-    (slope,) = torch.autograd.grad(scores @ contrast, blank)
-    found = spectra(network, example, outputs=contrast.detach()[None])
-    vector = found.vectors[0, found.values[0].argmax()].to(slope)
-    return vector * torch.sign(slope.flatten() @ vector)
+    (example,) = traced.example
+    contrasts = torch.full((outputs, outputs), -1 / (outputs - 1)).fill_diagonal_(1.0)
+    slopes = torch.autograd.functional.jacobian(lambda x: contrasts @ network(x)[0], torch.zeros_like(example))
+    found = spectra(traced, example, outputs=contrasts)
+    leading = found.values.argmax(1)
+    vectors = found.vectors[torch.arange(outputs), leading].to(example)
+    return vectors * torch.sign((slopes.reshape(outputs, -1) * vectors).sum(1, keepdim=True))
 
 
 def _pulled(network: nn.Module, images: Tensor, labels: Tensor, patterns: Tensor) -> dict[float, tuple[float, float]]:
