@@ -115,6 +115,7 @@ OPTIONAL = [
     *(
         "accelerate",
         "cattrs",
+        "huggingface_hub",
         "hypothesis",
         "joblib",
         "matplotlib",

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from pinets import spec
 from pinets._inputs import infer_input_shape
 from pinets._nearest import did_you_mean
-from pinets.models import list_models, model_entry
+from pinets._storage import read_metadata
+from pinets.models import Card, list_models, list_weights, load_weights, model_entry
 
 if TYPE_CHECKING:
     from pinets.engine.recipe import Recipe
@@ -44,31 +45,46 @@ class Resolved:
         network: The network, in evaluation mode.
         expression: What builds it, for :mod:`pinets.spec`; None where nothing does.
         run: The run it was trained in; None where it is not from a run.
+        card: The card of its weights; None where they have none.
+        data_dir: Where datasets are looked for.
     """
 
     text: str
     network: nn.Module
     expression: str | None = None
     run: TrainedRun | None = None
+    card: Card | None = None
+    data_dir: str | Path | None = None
 
-    @property
+    @cached_property
     def recipe(self) -> Recipe | None:
-        """What the network was trained with; None where it is not from a run."""
+        """What the network was trained with; None where neither a run nor a card tells."""
+        if self.card is not None and self.card.recipe is not None:
+            import pinets.tasks  # noqa: F401  all kinds of recipes are known then
+            from pinets.engine.recipe import recipe_from_json
+
+            return recipe_from_json(self.card.recipe)
         return None if self.run is None else self.run.recipe
 
-    @property
+    @cached_property
     def data(self) -> Any:
-        """The run's data as its recipe loads them, once; None where the network is not from a run."""
+        """The data of training as the recipe loads them, once; None where neither a run nor a card tells."""
+        if self.run is None and self.recipe is not None:
+            return self.recipe.load(self.data_dir)
         return None if self.run is None else self.run.data
 
     @property
     def classes(self) -> tuple[str, ...] | None:
         """The names of the classes; None where there are none, or the data are not there to tell."""
+        if self.card is not None:
+            return self.card.classes
         return None if self.run is None else self.run.inputs.classes
 
     @property
     def preprocessing(self) -> Any:
         """What is done to an input before it reaches the network, as plain data; None where that is not known."""
+        if self.card is not None:
+            return self.card.preprocessing
         return None if self.run is None else self.run.inputs.preprocessing
 
     @cached_property
@@ -86,6 +102,8 @@ class Resolved:
 
     @cached_property
     def _known_shape(self) -> tuple[int, ...] | None:
+        if self.card is not None:
+            return self.card.input_shape
         if self.run is not None and self.run.inputs.shape is not None:
             return self.run.inputs.shape
         model = self.expression if self.run is None else getattr(getattr(self.recipe, "model", None), "name", None)
@@ -110,6 +128,7 @@ def resolve(text: str | Path, *, network: str | None = None, data_dir: str | Pat
     - an expression of :mod:`pinets.spec` such as ``"CCP(16, 4, rank=8, order=3)"``; its weights are random, and always
       the same;
     - the name of a registered model, such as ``"resnet50"``;
+    - the name of trained weights, such as ``"mnist_ccp4"``;
     - ``"path/to/file.py:name"`` or ``"package.module:name"``, a module or a function that makes one. The Python file is
       executed: name your own. It may also stand inside an expression, as in ``"to_pinet(nets.py:resnet, tanh=True)"``;
     - a ``.safetensors`` file that :func:`pinets.spec.save` or ``pinets convert`` wrote;
@@ -130,7 +149,11 @@ def resolve(text: str | Path, *, network: str | None = None, data_dir: str | Pat
     text = str(text)
     if _is(Path.is_dir, text):
         return _from_run(text, network, data_dir)
+    if text.isidentifier() and text not in list_models() and text in list_weights():
+        return _from_weights(text, data_dir)
     if text.endswith(".safetensors"):
+        if "card" in read_metadata(text):
+            return _from_weights(text, data_dir)
         module, metadata = spec.load(text)
         return Resolved(text, module.eval(), metadata["model"])
     if target := _NAME_IN_PYTHON.fullmatch(text):
@@ -146,6 +169,11 @@ def _is(kind: Any, text: str) -> bool:
         return bool(kind(Path(text)))
     except (OSError, ValueError):
         return False
+
+
+def _from_weights(text: str, data_dir: str | Path | None) -> Resolved:
+    module, card = load_weights(text)
+    return Resolved(text, module, card.expression, card=card, data_dir=data_dir)
 
 
 def _from_run(path: str, network: str | None, data_dir: str | Path | None) -> Resolved:

@@ -108,9 +108,9 @@ def _layers() -> Mapping[str, type[nn.Module]]:
 
 def _model(name: str) -> Maker:
     def make(**arguments: Any) -> nn.Module:
-        from pinets.models import create_model
+        from pinets.models.registry import build_model
 
-        return create_model(name, **arguments)
+        return build_model(name, **arguments)
 
     make.__name__ = name
     return make

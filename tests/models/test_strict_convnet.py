@@ -47,10 +47,18 @@ def test_the_twin_is_linear_on_each_side_of_its_kinks():
     [
         ({"widths": ()}, "at least one number"),
         ({"widths": (4, 0)}, "each at least 1"),
-        ({"block": "gelu"}, "block must be one of product, relu"),
+        ({"block": "gelu"}, "block must be one of product, scaled, relu"),
         ({"in_channels": 0}, "in_channels must be at least 1, got 0"),
     ],
 )
 def test_bad_arguments_are_refused_with_the_rule(arguments, message):
     with pytest.raises(ValueError, match=message):
         create_model("strict_convnet", **arguments)
+
+
+def test_a_scaled_block_is_its_formula():
+    block, x = ProductBlock(3, 5, scaled=True).double().eval(), torch.randn(2, 3, 6, 6).double()
+    torch.nn.init.normal_(block.step.norm.logits)
+    u, v = block.step.gate(x), block.step.body(x)
+    torch.testing.assert_close(block(x), block.norm(block.step.norm.logits.sigmoid() * u * v + u))
+    assert_polynomial(block, x, degree=2)

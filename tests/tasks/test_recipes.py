@@ -6,9 +6,12 @@ import torch
 from pinets import tasks as recipes
 from pinets.engine.optimization import MultiStep, Plateau, Warmup
 from pinets.tasks import faces, generation, meshes
-from pinets.tasks.classification.catalogue import cifar, encrypted, imagenet, polynomial, speech
+from pinets.tasks.classification.catalogue import cifar, encrypted, imagenet, polynomial, speech, strict
 
-CATALOGUES = (cifar, encrypted, imagenet, polynomial, speech, generation.catalogue, faces.catalogue, meshes.catalogue)
+CATALOGUES = (
+    *(cifar, encrypted, imagenet, polynomial, speech, strict),
+    *(generation.catalogue, faces.catalogue, meshes.catalogue),
+)
 
 NAMES = recipes.list_recipes()
 MAKERS = {name: maker for part in CATALOGUES for name, maker in vars(part).items() if name in NAMES}
@@ -119,6 +122,8 @@ PAIRS = [
     *(("imagenet_resnet18", f"imagenet_pinet18{kind}") for kind in ("", "_1x1", "_relu", "_1x1_relu")),
     ("cifar10_polynomial", "cifar10_polynomial_relu"),
     ("fashion_polynomial", "fashion_polynomial_relu"),
+    ("cifar10_strict", "cifar10_strict_relu"),
+    ("fashion_strict", "fashion_strict_relu"),
 ]
 
 

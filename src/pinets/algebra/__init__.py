@@ -2,7 +2,8 @@
 
 A network is traced once (:mod:`~pinets.algebra.traced`) to a graph of operations, each of which is a linear map or a
 product (:mod:`~pinets.algebra.rules`). The graph then runs in many domains (:mod:`~pinets.algebra.domains`), each of
-which answers a question: ``_certify``, ``_orders``, ``_expand``, ``_interactions``, ``_bounds``.
+which answers a question: ``_certify``, ``_orders``, ``_expand``, ``_interactions``, ``_bounds``,
+``_spectra``.
 """
 
 from pinets.algebra._bounds import Bounds, ball, bounds, interval_bounds, lipschitz, margins
@@ -10,6 +11,7 @@ from pinets.algebra._certify import Certificate, certify
 from pinets.algebra._expand import Expansion, Monomial, expand
 from pinets.algebra._interactions import Interaction, Interactions, Normal, Uniform, interactions
 from pinets.algebra._orders import orders
+from pinets.algebra._spectra import Spectrum, spectra
 from pinets.algebra.domains.base import NotPolynomialError
 from pinets.algebra.domains.degree import Violation
 from pinets.algebra.enclosure import TooLargeError
@@ -25,6 +27,7 @@ __all__ = [
     "Monomial",
     "Normal",
     "NotPolynomialError",
+    "Spectrum",
     "TooLargeError",
     "TraceError",
     "Traced",
@@ -39,5 +42,6 @@ __all__ = [
     "lipschitz",
     "margins",
     "orders",
+    "spectra",
     "trace",
 ]

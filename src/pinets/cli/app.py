@@ -35,6 +35,10 @@ VERBS = (
     "pack",
     "report",
     "mesh",
+    "publish",
+    "stress",
+    "explain",
+    "audit",
 )
 
 EPILOG = """examples:

@@ -33,6 +33,7 @@ MODEL_HELP = """MODEL is one of
                     the same); operators are given as op=Conv2d(kernel_size=3)
   a model's name    resnet50, or with arguments "resnet18_cifar(width=16)";
                     pinets list models shows them
+  trained weights   mnist_ccp4; pinets list weights shows them
   a name in Python  package.module:name or path/to/file.py:name, a module or a
                     function that makes one; the file is executed, so name your
                     own; inside an expression as in to_pinet(nets.py:resnet)

@@ -112,7 +112,7 @@ def _source(args: argparse.Namespace) -> Source:
     from pinets.encrypted import draw_source, split_source
 
     found = resolve_model(args.source, data_dir=args.data)
-    is_run = found.run is not None
+    is_run = found.recipe is not None  # of a run, or of trained weights
     if args.range and (is_run or args.calibrate):
         other = "--calibrate" if args.calibrate else "a run folder"
         raise UsageError(f"--range is for a model alone: {other} brings inputs to plan with, leave one of them out")

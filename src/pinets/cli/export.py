@@ -66,9 +66,9 @@ def _known(found: Resolved) -> dict[str, Any]:
     """What a run knows of its network."""
     from pinets.tasks import to_json
 
-    if found.run is None:
+    if found.recipe is None:
         return {}
-    if missing := found.run.inputs.missing:
+    if found.run is not None and (missing := found.run.inputs.missing):
         lacking = [word for word in ("classes", "preprocessing") if getattr(found, word) is None]
         print(f"{found.text}: without {' and '.join(lacking)}, {missing}", file=sys.stderr)
     return {"classes": found.classes, "preprocessing": found.preprocessing, "recipe": to_json(found.recipe)}

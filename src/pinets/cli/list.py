@@ -1,4 +1,4 @@
-"""``pinets list``: the names of recipes, models and datasets."""
+"""``pinets list``: the names of recipes, models, weights and datasets."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ def add_parser(verbs: Verbs) -> None:
         verbs,
         "list",
         run,
-        summary="list recipes, models or datasets",
+        summary="list recipes, models, trained weights or datasets",
         example="""
             pinets list recipes
             pinets list models
+            pinets list weights
         """,
     )
     parser.add_argument(
         "what",
         metavar="WHAT",
-        choices=["recipes", "models", "data"],
+        choices=["recipes", "models", "weights", "data"],
         nargs="?",
         default="recipes",
-        help="recipes, models or data (default: recipes)",
+        help="recipes, models, weights or data (default: recipes)",
     )
 
 
@@ -39,6 +40,10 @@ def run(args: argparse.Namespace) -> int:
         from pinets.data import DATA_SETS
 
         rows = {name: data_set.summary for name, data_set in DATA_SETS.items()}
+    elif args.what == "weights":
+        from pinets.models import list_weights, read_card
+
+        rows = {name: read_card(name).summary for name in list_weights()}
     else:
         from pinets.models import list_models, model_entry
 

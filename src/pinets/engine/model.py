@@ -15,7 +15,7 @@ from pinets._storage import checksum, read_metadata
 from pinets.convert.weights import load_weights
 from pinets.engine.recipe import Recipe
 from pinets.engine.values import RecipeError, parse
-from pinets.models import create_model
+from pinets.models.registry import build_model
 
 __all__ = ["Model", "Network", "put_channels_last", "with_model", "without_first_weights"]
 
@@ -33,7 +33,7 @@ class Model:
     Args:
         name: One of ``pinets.models.list_models()``, or an expression of :mod:`pinets.spec`. A safetensors file that
             ``pinets convert`` or ``pinets.spec.save`` wrote becomes the expression in it, and the ``weights``.
-        options: Passed to ``create_model``; as a change of a recipe ``model.width=16``. An expression takes none.
+        options: Passed to the model's builder; as a change of a recipe ``model.width=16``. An expression takes none.
         weights: A file of weights to start from; its SHA-256 is noted with it, and a file changed since is refused.
     """
 
@@ -67,7 +67,7 @@ class Model:
 
     def _start(self, **arguments: Option) -> nn.Module:
         network = (
-            spec.build(self.name) if self.is_expression else create_model(self.name, **{**arguments, **self.options})
+            spec.build(self.name) if self.is_expression else build_model(self.name, **{**arguments, **self.options})
         )
         if self.weights is not None:
             file, _, digest = self.weights.partition(_DIGEST)

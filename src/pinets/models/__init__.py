@@ -11,6 +11,7 @@ from pinets.models.activation_free import (
     prodpoly_generator,
     strided_discriminator,
 )
+from pinets.models.cards import Card
 from pinets.models.generator import ImageGenerator
 from pinets.models.insightface import insightface_keys, load_insightface
 from pinets.models.mesh_autoencoder import MeshAutoencoder
@@ -20,6 +21,7 @@ from pinets.models.polynext import PolyNeXt
 from pinets.models.polynext_layers import PixelBatchNorm
 from pinets.models.polynext_weights import load_published_polynext
 from pinets.models.polynomial_classifier import PolynomialClassifier, ccp_classifier, ccp_conv_classifier
+from pinets.models.pretrained import list_weights, load_weights, read_card
 from pinets.models.prodpoly_resnet import pinet18, prodpoly_resnet_cifar
 from pinets.models.registry import ModelEntry, create_model, list_models, model_entry, register
 from pinets.models.residual import (
@@ -57,6 +59,10 @@ __all__ = [
     "list_models",
     "model_entry",
     "register",
+    "Card",
+    "list_weights",
+    "load_weights",
+    "read_card",
     "ResNet",
     "BasicBlock",
     "Bottleneck",

@@ -10,9 +10,10 @@ from typing import Any
 
 from torch import nn
 
+from pinets._files import PathLike
 from pinets._nearest import did_you_mean
 
-__all__ = ["ModelEntry", "create_model", "list_models", "model_entry", "register"]
+__all__ = ["ModelEntry", "build_model", "create_model", "list_models", "model_entry", "register"]
 
 
 @dataclass(frozen=True)
@@ -75,13 +76,15 @@ def model_entry(name: str) -> ModelEntry:
     return _ENTRIES[name]
 
 
-def create_model(name: str, **arguments: Any) -> nn.Module:
+def create_model(name: str, *, pretrained: bool | PathLike = False, **arguments: Any) -> nn.Module:
     """Build a registered model; :func:`list_models` has the names.
 
     Move it with ``.to(device, dtype)``, or build it under ``torch.device(...)``.
 
     Args:
-        name: Name of the model.
+        name: Name of the model, or of weights; :func:`~pinets.models.list_weights` has the latter.
+        pretrained: With which weights: ``True`` for those of the name, or a name, a file, an address with a checksum,
+            or ``"hub:..."`` for a folder or a repository of the hub. The network is then in evaluation mode.
         arguments: Arguments of its builder; the defaults are those of the paper.
 
     Example:
@@ -89,6 +92,15 @@ def create_model(name: str, **arguments: Any) -> nn.Module:
         >>> sum(parameter.numel() for parameter in model.parameters())
         378144
     """
+    if pretrained is not False:
+        from pinets.models.pretrained import pretrained_model
+
+        return pretrained_model(name, pretrained, arguments)
+    return build_model(name, **arguments)
+
+
+def build_model(name: str, **arguments: Any) -> nn.Module:
+    """As :func:`create_model`, but never with weights: for names and arguments from a stranger's file."""
     build = model_entry(name).build
     taken = [key for key in inspect.signature(build).parameters if key not in ("args", "kwargs")]
     for key in arguments:

@@ -6,16 +6,41 @@ averages, so the network is a polynomial of the image, with few products in a ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from pinets.models.parts import make_classifier, reset_layers
 from pinets.models.registry import register
 from pinets.polynomial import Step
 
-__all__ = ["ProductBlock", "ReluBlock", "StrictConvNet"]
+__all__ = ["ProductBlock", "ReluBlock", "SigmoidScale", "StrictConvNet"]
+
+
+class SigmoidScale(nn.Module):
+    r"""Multiply each channel by :math:`\sigma(s)`, a learnt number between 0 and 1 that starts at one half.
+
+    Args:
+        channels: Number of channels.
+
+    Example:
+        >>> SigmoidScale(2)(torch.ones(1, 2, 1, 1)).flatten().tolist()
+        [0.5, 0.5]
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.empty(channels, 1, 1))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.logits)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.logits.sigmoid() * x
 
 
 class ProductBlock(nn.Module):
@@ -24,18 +49,19 @@ class ProductBlock(nn.Module):
     Args:
         in_channels: Channels that come in.
         out_channels: Channels that come out.
+        scaled: Whether a :class:`SigmoidScale` makes the product smaller before u is added, as PolyNeXt does.
 
     Example:
-        >>> import torch
         >>> ProductBlock(3, 8)(torch.randn(2, 3, 16, 16)).shape
         torch.Size([2, 8, 16, 16])
     """
 
-    def __init__(self, in_channels: int, out_channels: int) -> None:
+    def __init__(self, in_channels: int, out_channels: int, *, scaled: bool = False) -> None:
         super().__init__()
         self.step = Step(
             gate=normalised_conv(in_channels, out_channels),  # u
             body=normalised_conv(in_channels, out_channels),  # v
+            norm=SigmoidScale(out_channels) if scaled else None,
             carry={"gate": nn.Identity()},
         )
         self.norm = nn.BatchNorm2d(out_channels)
@@ -110,7 +136,7 @@ def strict_convnet(
     widths: Sequence[int] = (32, 64, 128, 128),
     num_classes: int = 10,
     in_channels: int = 3,
-    block: Literal["product", "relu"] = "product",
+    block: Literal["product", "scaled", "relu"] = "product",
 ) -> StrictConvNet:
     """A small convolutional polynomial of the image, or its twin with ReLU.
 
@@ -118,15 +144,19 @@ def strict_convnet(
         widths: The channels of each block; the degree is 2 to the power of their number.
         num_classes: Outputs; 0 for none.
         in_channels: Channels of the images.
-        block: ``"product"`` for :class:`ProductBlock`, ``"relu"`` for :class:`ReluBlock`.
+        block: ``"product"`` for :class:`ProductBlock`, ``"scaled"`` for one with a :class:`SigmoidScale`,
+            ``"relu"`` for :class:`ReluBlock`.
 
     Example:
-        >>> import torch
         >>> from pinets.algebra import certify
         >>> certify(strict_convnet(widths=(4, 4)), torch.randn(1, 3, 8, 8)).degree
         4
     """
-    kinds = {"product": ProductBlock, "relu": ReluBlock}
+    kinds: dict[str, Callable[[int, int], nn.Module]] = {
+        "product": ProductBlock,
+        "scaled": partial(ProductBlock, scaled=True),
+        "relu": ReluBlock,
+    }
     if block not in kinds:
         raise ValueError(f"block must be one of {', '.join(kinds)}, got {block!r}")
     if not widths or min(widths) < 1:

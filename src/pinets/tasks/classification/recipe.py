@@ -46,13 +46,14 @@ from pinets.engine.randomness import seed_everything, seed_processes_apart
 from pinets.engine.recipe import InputInfo, Recipe, evaluation_batches
 from pinets.engine.task import Split
 from pinets.engine.values import to_json
+from pinets.tasks.classification.range_penalty import RangePenalty
 from pinets.tasks.classification.speech.augment import speech_features
 from pinets.tasks.classification.task import Classification
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["ClassificationRecipe", "Images", "Inputs", "Model", "Speech"]
+__all__ = ["ClassificationRecipe", "Images", "Inputs", "Model", "RangePenalty", "Speech"]
 
 # mean and deviation of ImageNet's training images by the number of channels; for grey images their average
 _IMAGENET = {3: Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)), 1: Normalize((0.449,), (0.226,))}
@@ -208,6 +209,10 @@ class ClassificationRecipe(Recipe):
         clip: Largest norm of the gradient; ``None`` for no limit.
         top_k: The accuracies to report.
         channels_last: Whether images have their channels last in memory, which is faster for convolutions.
+        range_penalty: Keeps the outputs of layers small, so that a polynomial stays tame; ``None`` for no penalty.
+        average: How much a step keeps of the moving average of the weights, which is what the run saves; 0 for none.
+        input_noise: Standard deviation of the Gaussian noise added to training inputs, after normalisation.
+        gate_decay: Weight decay of the layers named ``gate``; the optimizer's if left out.
     """
 
     model: Model
@@ -218,12 +223,20 @@ class ClassificationRecipe(Recipe):
     clip: float | None = None
     top_k: tuple[int, ...] = (1,)
     channels_last: bool = True
+    range_penalty: RangePenalty | None = None
+    average: float = 0.0
+    input_noise: float = 0.0
+    gate_decay: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_range("label_smoothing", self.label_smoothing, at_least=0, at_most=1)
         if self.clip is not None:
             require_range("clip", self.clip, above=0)  # torch would reverse the gradient for a negative one
+        require_range("average", self.average, at_least=0, below=1)
+        require_range("input_noise", self.input_noise, at_least=0)
+        if self.gate_decay is not None:
+            require_range("gate_decay", self.gate_decay, at_least=0)
         if not self.top_k:
             raise ValueError("top_k must name at least one accuracy, as in top_k=1,5; got none")
         for k in self.top_k:
@@ -231,14 +244,15 @@ class ClassificationRecipe(Recipe):
                 raise ValueError(f"top_k must be at least 1 and at most all {self.data.classes} classes, got {k}")
 
     def networks(self) -> dict[str, nn.Module]:
-        return {"model": self.model.build(self.data.classes)}
+        names = ("model", "trained") if self.average else ("model",)
+        return {name: self.model.build(self.data.classes) for name in names}
 
     def build(self, data: Inputs, accelerator: Accelerator) -> Classification:
         classes = len(data.train.classes)
         if classes != self.data.classes:
             raise ValueError(f"data.classes is {self.data.classes}, but {self.data.name} has {classes} classes")
         seed_everything(self.seed, accelerator.device)
-        network = self.networks()["model"]
+        network = self.model.build(self.data.classes)
         _require_outputs(network, data, classes)
         if self.channels_last:
             put_channels_last(network, accelerator.device)
@@ -255,6 +269,9 @@ class ClassificationRecipe(Recipe):
             label_smoothing=self.label_smoothing,
             clip=self.clip,
             top_k=self.top_k,
+            range_penalty=self.range_penalty,
+            average=self.average,
+            input_noise=self.input_noise,
         )
         seed_processes_apart(self.seed, accelerator)
         return task
@@ -262,11 +279,22 @@ class ClassificationRecipe(Recipe):
     def prepare_training(self, task: Classification, data: Inputs, accelerator: Accelerator) -> Plan:
         batches = self.training_batches(data.train, data.augment, accelerator, prefetch=data.prefetch)
         plan = self.plan(batches)
-        optimizer = self.optimizer.build(task.network.parameters())
+        optimizer = self.optimizer.build(self._parameters(task.network))
         schedule = self.schedule.attach(optimizer, steps_per_epoch=plan.steps_per_epoch, epochs=self.epochs)
         task.batches = batches
         task.optimizers, task.schedules = {"model": accelerator.prepare(optimizer)}, {"model": schedule}
         return plan
+
+    def _parameters(self, network: nn.Module) -> Iterable[Any]:
+        """The parameters, in groups where gates have a weight decay of their own."""
+        if self.gate_decay is None:
+            return network.parameters()
+        groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+        for name, parameter in network.named_parameters():
+            groups["gate" in name.split(".")].append(parameter)
+        if not groups[True]:
+            raise ValueError(f"gate_decay is {self.gate_decay}, and the network has no layers named gate")
+        return [{"params": groups[False]}, {"params": groups[True], "weight_decay": self.gate_decay}]
 
 
 def _require_outputs(network: nn.Module, data: Inputs, classes: int) -> None:

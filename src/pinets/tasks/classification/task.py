@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from pinets.engine.task import Reduce, Split, Task, sum_over_processes, update
+from pinets.tasks.classification.range_penalty import LayerOutputs, RangePenalty, matching_layers
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -30,6 +32,10 @@ class Classification(Task):
         label_smoothing: Share of the target that is spread over all classes.
         clip: Largest norm of the gradient; ``None`` for no limit.
         top_k: The accuracies to compute; schedules watch the first.
+        range_penalty: Keeps the outputs of layers small; ``None`` for no penalty.
+        average: How much a step keeps of the moving average of the weights, which is then what is evaluated and saved
+            as ``model``; 0 for none.
+        input_noise: Standard deviation of the Gaussian noise added to training inputs.
     """
 
     def __init__(
@@ -41,30 +47,49 @@ class Classification(Task):
         label_smoothing: float = 0.0,
         clip: float | None = None,
         top_k: tuple[int, ...] = (1,),
+        range_penalty: RangePenalty | None = None,
+        average: float = 0.0,
+        input_noise: float = 0.0,
     ) -> None:
+        self._average = _moving_average(network, average).to(accelerator.device) if average else None
+        self._range_penalty = range_penalty
+        if range_penalty is not None:  # after the copy above: the average has no hooks
+            self._outputs = LayerOutputs(matching_layers(network, range_penalty.layers))
         self.network = accelerator.prepare(network)
         self.networks = {"model": self.network}
+        if self._average is not None:
+            self.networks = {"model": self._average.module, "trained": self.network}
         self.score = _name(top_k[0])
         self._samples = samples
         self._accelerator = accelerator
         self._label_smoothing = label_smoothing
         self._clip = clip
         self._top_k = top_k
+        self._input_noise = input_noise
 
     def train_step(self, batch: Labelled) -> dict[str, Tensor]:
         inputs, labels = self._place(batch)
+        if self._input_noise:
+            inputs = inputs + self._input_noise * torch.randn_like(inputs)
         self.network.train()
+        logged = {}
         with self._accelerator.accumulate(self.network):
             scores = self.network(inputs)
             loss = F.cross_entropy(scores, labels, label_smoothing=self._label_smoothing)
+            if self._range_penalty is not None:
+                penalty = self._range_penalty.of(self._outputs.take())
+                logged = {"range_penalty": penalty.detach()}
+                loss = loss + penalty
             loss = update(loss, self.network, self.optimizers["model"], self._accelerator, clip=self._clip)
+        if self._average is not None and self._accelerator.sync_gradients:
+            self._average.update_parameters(self._accelerator.unwrap_model(self.network))
         right = (scores.detach().argmax(dim=1) == labels).float().mean()
-        return {"loss": loss, "accuracy": right}
+        return {"loss": loss, "accuracy": right, **logged}
 
     @torch.no_grad()
     def evaluate(self, split: Split) -> dict[str, float]:
         # the bare network: the processes may have different numbers of batches, and must not wait for each other
-        network = self._accelerator.unwrap_model(self.network).eval()
+        network = self._accelerator.unwrap_model(self.networks["model"]).eval()
         mean_loss, accuracies = Mean(), {k: TopKAccuracy(k) for k in self._top_k}
         for batch in self._samples(split):
             inputs, labels = self._place(batch)
@@ -81,9 +106,23 @@ class Classification(Task):
             **{_name(k): accuracy.compute(total) for k, accuracy in accuracies.items()},
         }
 
+    def state_dict(self) -> dict[str, Any]:
+        return {} if self._average is None else {"averaged": int(self._average.n_averaged)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if self._average is not None:
+            self._average.n_averaged.fill_(state["averaged"])
+
     def _place(self, batch: Labelled) -> Labelled:
         inputs, labels = (tensor.to(self._accelerator.device, non_blocking=True) for tensor in batch)
         return inputs, labels
+
+
+def _moving_average(network: nn.Module, keep: float) -> AveragedModel:
+    """Of weights and of batch-norm statistics: those of the last step would not fit the averaged weights."""
+    average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(keep), use_buffers=True)
+    average.requires_grad_(False)
+    return average
 
 
 def _name(k: int) -> str:

@@ -1,0 +1,170 @@
+"""Which activation-free networks of the literature are polynomials? The certificate decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from pinets.algebra import Certificate, TraceError, certify
+from pinets.models import literature
+from pinets.models.registry import create_model
+from pinets.models.residual import Scale
+
+__all__ = ["NETWORKS", "Audited", "Network", "audit", "page", "table"]
+
+_PAGE = """# Which activation-free networks are polynomials?
+
+Many published networks have no activation functions. Whether one is a polynomial of its input is another question: a
+max-pool, an instance norm or a layer norm breaks it, and with it exact expansions, encrypted evaluation and bounds by
+algebra. The certificate decides ([what it checks](algebra.md#certify)). This page is written by
+
+```bash
+pinets audit --out docs/audit.md
+```
+
+{table}
+*Polynomial*: whether the network, or the part of it that is built, is one at inference, with its exact degree; long
+degrees as powers. *In the way*: the operations that break it. *Multiplications*: in convolutions and matrix products,
+for one input. *What the norm costs*: accuracy lost, as the papers report it, when the norm is replaced by one that is
+affine at inference. Scales that start at 0 are switched on, since they would hide the products of a fresh network.
+
+Of R-PolyNets and PDC one block is built with the norms they were published with (80 % instance norm). D-PolyNets have
+the norms of R-PolyNets and reuse earlier products; they are not built here.
+"""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network to audit.
+
+    Attributes:
+        name: What the literature calls it.
+        build: Builds it, or a block of it.
+        shape: Of one input.
+        part: What is built, in words.
+        norm_cost: What replacing its norm by one that keeps the polynomial costs, from the papers.
+    """
+
+    name: str
+    build: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    part: str
+    norm_cost: str = "not published"
+
+
+def _registered(name: str, network: str, shape: tuple[int, ...], norm_cost: str = "not published") -> Network:
+    return Network(name, partial(create_model, network), shape, f"the whole network, `{network}`", norm_cost)
+
+
+_MAP = (8, 8, 8)
+NETWORKS = (
+    _registered("PiNet-18, no activation", "pinet18", (3, 224, 224), "none needed: only max-pooling is in the way"),
+    _registered("Prodpoly-ResNet18", "prodpoly_resnet18_cifar", (3, 32, 32)),
+    Network("R-PolyNets", partial(literature.RPolyBlock, 8), _MAP, "one block"),
+    Network("R-PolyNets, batch norm", partial(literature.RPolyBlock, 8, nn.BatchNorm2d), _MAP, "one block"),
+    Network("PDC", partial(literature.PDCBlock, 8), _MAP, "one block"),
+    _registered("MONet-T", "monet_t", (3, 224, 224)),
+    _registered("MONet-T, batch norm", "monet_t_bn", (3, 224, 224)),
+    _registered("PolyNeXt-T", "polynext_t", (3, 224, 224), "1.9 points on ImageNet (80.2 to 78.3)"),
+    _registered("PolyNeXt-T, batch norm", "polynext_t_bn", (3, 224, 224)),
+    _registered("PolyNeXt-T, attention", "apolynext_t", (3, 224, 224), "2.9 points on ImageNet (80.9 to 78.0)"),
+    _registered("PolyNeXt-T, attention, batch norm", "apolynext_t_bn", (3, 224, 224)),
+    Network("quadratic network", partial(literature.QuadraticLayer, 16, 16), (16,), "one layer", "has no norm"),
+    Network("bilinear MLP", partial(literature.BilinearLayer, 16, 32), (16,), "one layer without its norm",
+            "the published one has an RMS norm before it, which is not a polynomial"),
+    _registered("polynomial ResNet of pinets", "polynomial_resnet_cifar", (3, 32, 32), "has batch norm"),
+    _registered("strict network of pinets", "strict_convnet", (3, 32, 32), "has batch norm"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What was found out about a network.
+
+    Attributes:
+        network: Which.
+        certificate: Whether it is a polynomial, its degree, and what is in the way.
+        parameters: Number of learnt parameters.
+        multiplications: In convolutions and matrix products, for one input.
+    """
+
+    network: Network
+    certificate: Certificate
+    parameters: int
+    multiplications: int
+
+    @property
+    def in_the_way(self) -> str:
+        """The kinds of operations that break the polynomial."""
+        kinds = dict.fromkeys(violation.operation for violation in self.certificate.violations)
+        return ", ".join(kinds)
+
+
+def audit(networks: tuple[Network, ...] = NETWORKS) -> Iterator[Audited]:
+    """Build and certify networks, one after the other."""
+    for entry in networks:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            network = entry.build().eval()
+            example = torch.randn(1, *entry.shape)
+        _switch_products_on(network)
+        try:
+            certificate = certify(network, example)
+        except TraceError as error:
+            certificate = Certificate(False, None, error.violations)
+        counter = FlopCounterMode(display=False)
+        with torch.device("meta"):
+            shadow = entry.build().eval()
+            with counter:
+                shadow(torch.empty(1, *entry.shape))
+        count = sum(parameter.numel() for parameter in network.parameters())
+        yield Audited(entry, certificate, count, counter.get_total_flops() // 2)
+
+
+def page(rows: list[Audited]) -> str:
+    """The audit as a page of the documentation."""
+    return _PAGE.format(table=table(rows))
+
+
+def table(rows: list[Audited]) -> str:
+    """The audit as a table in Markdown."""
+    titles = ("network", "polynomial", "degree", "in the way", "parameters", "multiplications", "what the norm costs")
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for row in rows:
+        degree = row.certificate.degree
+        lines.append(
+            f"| {row.network.name} ({row.network.part}) | {'yes' if row.certificate.polynomial else 'no'} | "
+            f"{'' if degree is None else _power(degree)} | {row.in_the_way} | {row.parameters:,} | "
+            f"{row.multiplications:,} | {row.network.norm_cost} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _power(degree: int) -> str:
+    """A degree, as a power where it is one and is long.
+
+    >>> _power(16), _power(2**40), _power(5 * 2**60)
+    ('16', '2^40', '5·2^60')
+    """
+    if degree < 10_000:
+        return str(degree)
+    twos = (degree & -degree).bit_length() - 1
+    odd = degree >> twos
+    if odd == 1:
+        return f"2^{twos}"
+    return f"{odd}·2^{twos}" if odd < 10_000 else f"about 10^{len(str(degree)) - 1}"
+
+
+def _switch_products_on(network: nn.Module) -> None:
+    """Scales that start at 0 would hide the products of a fresh network."""
+    with torch.no_grad():
+        for module in network.modules():
+            if isinstance(module, Scale):
+                module.alpha.fill_(0.5)
+            if isinstance(module, nn.BatchNorm2d) and module.weight is not None and not module.weight.any():
+                module.weight.fill_(0.5)

@@ -1,0 +1,118 @@
+r"""Blocks of published networks without activations, with the norms they were published with.
+
+With a shortcut s and a residual branch r, R-PolyNets compute :math:`s + r + \alpha\,\mathrm{BN}(W(s * r))` with partly
+instance norm in r, and PDC :math:`s + r + \alpha\,\mathrm{BN}(W(U_1 s * U_2 s))`. A quadratic layer is
+:math:`(A x) * (B x) + C x`, a bilinear one :math:`W((A x) * (B x))`. Each is one choice of the four slots of a step.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pinets.models.residual import Scale
+from pinets.polynomial import Step
+
+__all__ = ["BilinearLayer", "InstanceBatchNorm", "PDCBlock", "QuadraticLayer", "RPolyBlock"]
+
+
+class InstanceBatchNorm(nn.Module):
+    """Instance norm for a share of the channels, batch norm for the others.
+
+    Args:
+        channels: Number of channels.
+        share: Of the channels that get an instance norm.
+    """
+
+    def __init__(self, channels: int, share: float = 0.8) -> None:
+        super().__init__()
+        first = round(share * channels)
+        self.instance = nn.InstanceNorm2d(first, affine=True)
+        self.batch = nn.BatchNorm2d(channels - first)
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, rest = x.split([self.instance.num_features, self.batch.num_features], dim=1)
+        return torch.cat([self.instance(first), self.batch(rest)], dim=1)
+
+
+class RPolyBlock(nn.Module):
+    """A block of R-PolyNets.
+
+    Args:
+        channels: Of the map.
+        norm: After the first convolution; as published, :class:`InstanceBatchNorm`.
+    """
+
+    def __init__(self, channels: int, norm: type[nn.Module] = InstanceBatchNorm) -> None:
+        super().__init__()
+        branch = nn.Sequential(_conv(channels, 3), norm(channels), _conv(channels, 3), nn.BatchNorm2d(channels))
+        self.step = Step(
+            gate=nn.Identity(),
+            body=branch,
+            norm=_scaled(channels, 1),
+            carry={"gate": nn.Identity(), "body": nn.Identity()},
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.step(x, x)
+
+
+class PDCBlock(nn.Module):
+    """A block of PDC: the product of two convolutions of the shortcut.
+
+    Args:
+        channels: Of the map.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.branch = nn.Sequential(
+            _conv(channels, 3), InstanceBatchNorm(channels), _conv(channels, 3), nn.BatchNorm2d(channels)
+        )
+        self.step = Step(gate=_conv(channels, 3), body=_conv(channels, 3), norm=_scaled(channels, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.branch(x) + self.step(x, x)
+
+
+class QuadraticLayer(nn.Module):
+    """A layer of quadratic neurons.
+
+    Args:
+        in_features: Size of the input.
+        out_features: Size of the output.
+    """
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__()
+        gate, body, skip = (nn.Linear(in_features, out_features) for _ in range(3))
+        self.step = Step(gate=gate, body=body, carry={"state": skip})
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.step(x, x)
+
+
+class BilinearLayer(nn.Module):
+    """A gated layer without its activation, as in a bilinear MLP.
+
+    Args:
+        features: Size of the input and of the output.
+        hidden: Size of the product.
+    """
+
+    def __init__(self, features: int, hidden: int) -> None:
+        super().__init__()
+        self.step = Step(gate=nn.Linear(features, hidden, bias=False), body=nn.Linear(features, hidden, bias=False))
+        self.head = nn.Linear(hidden, features, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.step(x, x))
+
+
+def _conv(channels: int, kernel: int) -> nn.Conv2d:
+    return nn.Conv2d(channels, channels, kernel, padding=kernel // 2, bias=False)
+
+
+def _scaled(channels: int, kernel: int) -> nn.Sequential:
+    """What is done to a product; its scale starts at 0."""
+    return nn.Sequential(_conv(channels, kernel), nn.BatchNorm2d(channels), Scale())

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from pinets import create_model
+from pinets import tasks as recipes
+from pinets.engine import compile_networks, make_accelerator
+from pinets.engine.trained import TrainedRun
+from pinets.tasks.classification.range_penalty import LayerOutputs, RangePenalty, matching_layers
+
+TINY = ["model.widths=4,4", "epochs=1", "batch=20", "precision=no", "channels_last=no"]
+
+
+def test_the_penalty_is_its_formula_and_pulls_large_values_down():
+    outputs = [torch.randn(4, 3).mul(5).requires_grad_(), torch.randn(2, 7).mul(5).requires_grad_()]
+    penalty = RangePenalty(weight=0.3, limit=4.0).of(outputs)
+    by_hand = sum(sum(max(abs(float(v)) - 4, 0) ** 2 for v in y.detach().flatten()) / y.numel() for y in outputs)
+    assert float(penalty.detach()) == pytest.approx(0.3 * by_hand, rel=1e-5)
+    penalty.backward()
+    for y in outputs:
+        large = y.detach().abs() > 4
+        assert torch.equal(y.grad.sign(), torch.where(large, y.detach().sign(), 0))
+
+
+def test_outputs_are_kept_in_training_only():
+    network = create_model("strict_convnet", widths=(4, 4))
+    outputs = LayerOutputs(matching_layers(network, "blocks.*"))
+    x = torch.randn(2, 3, 8, 8)
+    features = network.forward_features(x)
+    kept = outputs.take()
+    assert len(kept) == 2
+    assert torch.equal(kept[-1], features)
+    network.eval()(x)
+    assert outputs.take() == []
+
+
+def test_a_pattern_does_not_reach_into_layers():
+    network = create_model("strict_convnet", widths=(4, 4))
+    assert matching_layers(network, "blocks.*") == list(network.blocks)
+    assert matching_layers(network, "blocks.*.step") == [block.step for block in network.blocks]
+    with pytest.raises(ValueError, match=r"no layers 'block\.\*'; did you mean 'blocks"):
+        matching_layers(network, "block.*")
+
+
+def test_training_logs_the_penalty_and_saves_the_average(cifar, tmp_path):
+    recipe = recipes.get_recipe("cifar10_strict", "small", [*TINY, "average=0.5", "range_penalty.limit=0.1"])
+    recipes.train(recipe, tmp_path, data_dir=cifar)
+    run = recipes.run_folder(recipe, tmp_path)
+    assert any(line.get("range_penalty", 0) > 0 for line in run.metrics())
+    networks = run.newest_checkpoint().shared["networks"]
+    assert networks["model"].keys() == networks["trained"].keys()
+    assert not torch.equal(networks["model"]["fc.weight"], networks["trained"]["fc.weight"])
+    assert torch.equal(TrainedRun(run.path).network().fc.weight, networks["model"]["fc.weight"])
+
+
+def test_an_averaged_run_resumes_bit_for_bit(cifar, tmp_path):
+    recipe = recipes.get_recipe("cifar10_strict", "small", [*TINY, "average=0.5", "checkpoint_every=4"])
+    recipes.train(recipe, tmp_path / "whole", data_dir=cifar)
+    whole, parts = (recipes.run_folder(recipe, tmp_path / name).path for name in ("whole", "parts"))
+    parts.parent.mkdir(parents=True)
+    parts.symlink_to(whole)  # the same run, stopped: its last checkpoint and result are gone
+    last = max((whole / "checkpoints").iterdir())
+    expected = load_file(last / "shared.safetensors")
+    for file in (*last.iterdir(), whole / "result.json"):
+        file.unlink()
+    last.rmdir()
+    recipes.train(recipe, tmp_path / "parts", data_dir=cifar, resume=True)
+    found = load_file(last / "shared.safetensors")
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
+def test_a_compiled_network_is_penalised_too(cifar):
+    torch.compiler.reset()
+    recipe = recipes.get_recipe("cifar10_strict", "small", [*TINY, "range_penalty.limit=0.1"])
+    accelerator = make_accelerator()
+    data = recipe.load(cifar)
+    penalties = []
+    for compiled in (False, True):
+        task = recipe.build(data, accelerator)
+        recipe.prepare_training(task, data, accelerator)
+        if compiled:
+            compile_networks(task, accelerator, backend="eager")
+        batches = islice(task.batches, 2)
+        penalties.append([float(task.train_step(batch)["range_penalty"]) for batch in batches])
+    assert penalties[0] == pytest.approx(penalties[1], rel=1e-4)
+    assert min(penalties[0]) > 0
+
+
+def test_gates_get_their_own_weight_decay(cifar):
+    recipe = recipes.get_recipe("cifar10_strict", "small", [*TINY, "gate_decay=0.25"])
+    accelerator = make_accelerator()
+    data = recipe.load(cifar)
+    task = recipe.build(data, accelerator)
+    recipe.prepare_training(task, data, accelerator)
+    groups = task.optimizers["model"].param_groups
+    assert [group["weight_decay"] for group in groups] == [5e-4, 0.25]
+    gates = {id(p) for block in task.network.blocks for p in block.step.gate.parameters()}
+    assert {id(p) for p in groups[1]["params"]} == gates
+    assert sum(len(group["params"]) for group in groups) == len(list(task.network.parameters()))
+
+
+def test_a_network_without_gates_refuses_their_decay(cifar):
+    recipe = recipes.get_recipe("cifar10_strict_relu", "small", [*TINY, "gate_decay=0.25"])
+    accelerator, data = make_accelerator(), recipe.load(cifar)
+    with pytest.raises(ValueError, match=r"gate_decay is 0\.25, and the network has no layers named gate"):
+        recipe.prepare_training(recipe.build(data, accelerator), data, accelerator)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pinets import tasks as recipes
+from pinets.cli import main
+from pinets.models import load_weights, read_card
+from pinets.tasks.classification.stress import DAMAGES, stress
+from pinets.tasks.publish import publish
+
+TINY = ["model.widths=4,4", "epochs=1", "batch=20", "precision=no", "channels_last=no"]
+
+
+@pytest.fixture
+def run(cifar, tmp_path):
+    recipe = recipes.get_recipe("cifar10_strict", "small", TINY)
+    recipes.train(recipe, tmp_path / "runs", data_dir=cifar)
+    return recipes.run_folder(recipe, tmp_path / "runs").path
+
+
+def test_a_run_becomes_weights_with_a_card_that_are_then_stressed(run, cifar, tmp_path, capsys, monkeypatch):
+    publish(run, "colours", tmp_path / "out")
+    network, card = load_weights(tmp_path / "out" / "colours.safetensors")
+    assert card.degree == "4"
+    assert card.classes == tuple("abcdefghij")
+    assert card.command.startswith("pinets train cifar10_strict --scale small --set")
+    assert "--set model.widths=4,4" in card.command
+    inputs, labels = recipes.recipe_from_json(card.recipe).load(cifar).read("test", 50)
+    accuracy = float((network(inputs).argmax(1) == labels).double().mean())
+    assert card.metrics["accuracy"] == pytest.approx(accuracy)
+    monkeypatch.setenv("PINETS_WEIGHTS", str(tmp_path / "out"))
+    capsys.readouterr()
+    assert main(["stress", "colours", "--data", str(cifar), "--images", "20"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + len(DAMAGES)
+    assert lines[1].split()[:2] == ["none", "20"]
+
+
+def test_bad_names_and_unfinished_runs_write_nothing(run, tmp_path, capsys):
+    assert main(["publish", str(run), "no name", "--to", str(tmp_path / "out")]) == 1
+    (run / "result.json").unlink()
+    assert main(["publish", str(run), "name", "--to", str(tmp_path / "out")]) == 1
+    told = capsys.readouterr().err
+    assert "must be a Python identifier, got 'no name'; nothing was written" in told
+    assert "is not a finished run" in told
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_ratio_is_to_the_median_of_undamaged_images():
+    pixels = torch.zeros(5, 1, 8, 8, dtype=torch.uint8)
+    pixels[:, 0, 0, 0] = torch.tensor([10, 20, 30, 40, 255])
+    network = torch.nn.Flatten()  # outputs are pixels
+    rows = {row.damage: row for row in stress(network, pixels, torch.zeros(5).long(), lambda x: x)}
+    assert rows["none"].largest == 255
+    assert rows["none"].ratio == pytest.approx(255 / 30)
+    assert rows["out of range"].largest == pytest.approx(1.5 * 255)
+    assert rows["out of range"].beyond == 1
+    assert rows["none"].accuracy == 1
+
+
+def test_outputs_that_are_no_numbers_count_as_infinite():
+    pixels = torch.full((2, 1, 8, 8), 128, dtype=torch.uint8)
+    rows = stress(torch.nn.Flatten(), pixels, torch.zeros(2).long(), lambda x: torch.where(x > 130, torch.nan, x))
+    assert rows[0].ratio == 1
+    assert {row.damage for row in rows if row.ratio == float("inf")} >= {"brighter", "out of range"}
+
+
+def test_cards_say_how_they_are_read():
+    assert read_card("mnist_ccp4").metrics["accuracy"] > 0.98
