@@ -1,7 +1,6 @@
 """How ``make docs`` builds the pages, and a reference from the docstrings, with Sphinx."""
 
 from importlib.metadata import version as version_of
-from pathlib import Path
 
 project = "pinets"
 version = release = version_of("pinets")
@@ -12,9 +11,12 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+    "sphinx_mathjax_offline",  # formulas without a network
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "_templates", "README.md"]  # the last is what index.md begins with, see below
+exclude_patterns = ["_build", "_templates", "sg_execution_times.rst", "gallery/*.ipynb"]
 suppress_warnings = ["ref.python"]  # classes of one name in several packages, such as Plan
 
 html_theme = "furo"
@@ -22,8 +24,10 @@ html_title = f"pinets {release}"
 html_show_copyright = False
 html_show_sourcelink = False
 html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["pinets.css"]
 
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3  # links to headings work as they do on GitHub
 nb_execution_mode = "off"  # the notebook carries its outputs; `make verify` runs it
 
@@ -43,12 +47,25 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 
-def begin_with_readme(app, docname, source):
-    """The first page is README.md, which stays as GitHub shows it, and then index.md with what the sidebar lists."""
-    if docname == "index":
-        readme = Path(app.srcdir, "README.md").read_text(encoding="utf-8")
-        source[0] = readme.replace("../CONTRIBUTING.md", "contributing.md") + source[0]
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",  # all are run
+    "ignore_pattern": "onnx_numpy",  # needs a file that another command writes
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "show_signature": False,
+    "write_computation_times": False,
+    "min_reported_time": 1e9,
+    "abort_on_example_error": True,
+}
+
+
+def link_within_the_site(app, docname, source):
+    """README.md stays as GitHub shows it; CONTRIBUTING.md, which is outside of docs, has a page that includes it."""
+    if docname == "README":
+        source[0] = source[0].replace("../CONTRIBUTING.md", "contributing.md")
 
 
 def setup(app):
-    app.connect("source-read", begin_with_readme)
+    app.connect("source-read", link_within_the_site)

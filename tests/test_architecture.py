@@ -38,6 +38,7 @@ LEVELS = (
     {"estimators", "report"},
     {"tasks"},
     {"_resolve"},
+    {"prediction"},
     {"cli"},
     {"__main__"},
 )

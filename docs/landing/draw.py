@@ -9,9 +9,12 @@ matplotlib.use("agg")
 import matplotlib.pyplot as plt
 import sympy
 import torch
+from sklearn.datasets import load_digits
 from torch import nn
 
 from pinets import CCP, bounds, expand
+from pinets.encrypted import Client, Server, make_keys, plan_network
+from pinets.estimators import PolynomialNetClassifier
 
 HERE = Path(__file__).parent
 INK, RED, BOX = "#1f2933", "#c53030", "#e2e8f0"
@@ -58,10 +61,36 @@ def draw_proof(axis: plt.Axes) -> None:
     axis.text(0.04, 0.88, "never outside the boxes", transform=axis.transAxes, color=INK)
 
 
+def draw_secret(digit_axis: plt.Axes, bytes_axis: plt.Axes, scores_axis: plt.Axes) -> None:
+    """A digit, the bytes that the server gets instead, and the scores that the client decrypts."""
+    images, labels = load_digits(return_X_y=True)
+    classifier = PolynomialNetClassifier(order=2, rank=16, random_state=0).fit(images[:1500], labels[:1500])
+    network, inputs = classifier.to_polynomial().float(), torch.tensor(images, dtype=torch.float32)
+    plan, circuit = plan_network(network, inputs[:200])
+    secret_key, evaluation_keys = (keys.to_bytes() for keys in make_keys(plan))
+    client, server = Client(plan, secret_key), Server(plan, circuit)
+    request = client.encrypt(inputs[1600:1601])
+    answer = server.evaluate(request, server.load_keys(evaluation_keys))
+    scores = torch.as_tensor(client.decrypt(answer))[0]
+    digit_axis.imshow(inputs[1600].reshape(8, 8), cmap="gray_r")
+    sent = torch.frombuffer(bytearray(request[4096 : 4096 + 24 * 24]), dtype=torch.uint8).reshape(24, 24)
+    bytes_axis.imshow(sent, cmap="gray_r")
+    for axis, title in ((digit_axis, "the client's"), (bytes_axis, "the server's")):
+        axis.set(xticks=[], yticks=[])
+        axis.set_title(title, fontsize=9)
+    colors = [RED if place == scores.argmax() else BOX for place in range(10)]
+    scores_axis.bar(range(10), scores - scores.min(), color=colors, edgecolor="#94a3b8")
+    scores_axis.set(xticks=range(10), yticks=[], xlabel=f"decrypted: a {scores.argmax()}")
+
+
 if __name__ == "__main__":
     torch.manual_seed(0)
     plt.rcParams.update({"font.size": 11, "axes.edgecolor": INK, "axes.spines.top": False, "axes.spines.right": False})
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
-    draw_law(left)
-    draw_proof(right)
+    figure = plt.figure(figsize=(13, 3.5), layout="constrained")
+    left, middle, right = figure.subfigures(1, 3, wspace=0.03)
+    draw_law(left.subplots())
+    draw_proof(middle.subplots())
+    right.suptitle("It is computed on what nobody can read", fontsize=13)
+    parts = right.subplot_mosaic([["digit", "bytes"], ["scores", "scores"]], height_ratios=(1.2, 1))
+    draw_secret(parts["digit"], parts["bytes"], parts["scores"])
     figure.savefig(HERE / "gains.png", dpi=140)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pinets.engine.recipe import Recipe
     from pinets.engine.trained import TrainedRun
 
-__all__ = ["ResolveError", "Resolved", "resolve"]
+__all__ = ["ResolveError", "Resolved", "named_in_python", "resolve"]
 
 _NAME_IN_PYTHON = re.compile(r"(?P<place>[^():,=]+):(?P<name>\w+)")
 # the look behind makes it start only where a word does, which keeps it linear in the length of the text
@@ -157,7 +157,7 @@ def resolve(text: str | Path, *, network: str | None = None, data_dir: str | Pat
         module, metadata = spec.load(text)
         return Resolved(text, module.eval(), metadata["model"])
     if target := _NAME_IN_PYTHON.fullmatch(text):
-        return Resolved(text, _made(_named(target["place"], target["name"]), text).eval())
+        return Resolved(text, _made(named_in_python(target["place"], target["name"]), text).eval())
     if _is(Path.is_file, text):
         raise ResolveError(f"{text}: networks are read from .safetensors files, which pinets.spec.save writes")
     return _from_expression(text)
@@ -193,7 +193,7 @@ def _from_expression(text: str) -> Resolved:
 
     def stand_in(target: re.Match[str]) -> str:
         """A name as long as the file's and its own, so that errors name the right column."""
-        found = _named(target["place"], target["name"])
+        found = named_in_python(target["place"], target["name"])
         name = f"_{len(known)}".ljust(target.end("name") - target.start(), "_")
         known[name] = found if target["called"] else _made(found, target[0])
         return name + (target["called"] or "")
@@ -217,7 +217,8 @@ def _made(found: Any, place: str) -> nn.Module:
     return made
 
 
-def _named(place: str, name: str) -> Any:
+def named_in_python(place: str, name: str) -> Any:
+    """What a name stands for in a Python file, which is executed, or in an importable module."""
     module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
     if not hasattr(module, name):
         raise ResolveError(f"{place} has no {name!r}{did_you_mean(name, vars(module))}")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import torch
 from pinets import resolve, spec
 from pinets.cli import main
 from pinets.export import read_metadata
+from pinets.tasks import get_recipe, to_json
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -74,8 +77,19 @@ runpy.run_path({str(EXAMPLE)!r}, run_name="__main__")
     assert done.stdout.splitlines()[1].startswith(f"{best}: ")
 
 
-def test_a_run_is_exported_without_its_data_too(tiny_run, tmp_path, capsys):
-    run, _ = tiny_run
+def test_a_run_knows_its_classes_and_preprocessing_without_its_data(tiny_run, tmp_path, capsys):
+    run, data = tiny_run
+    out = tmp_path / "m.safetensors"
+    assert main(["export", str(run), "--to", "safetensors", "--data", str(tmp_path), "--out", str(out)]) == 0
+    assert capsys.readouterr().err == ""
+    metadata, inputs = read_metadata(out), get_recipe("mnist_ccp4", "small").load(data).describe()
+    assert (metadata.classes, metadata.preprocessing) == (inputs.classes, to_json(inputs.preprocessing))
+
+
+def test_an_older_run_is_exported_without_its_data_too(tiny_run, tmp_path, capsys):
+    run = shutil.copytree(tiny_run[0], tmp_path / "run")
+    known = json.loads((run / "data.json").read_text())
+    (run / "data.json").write_text(json.dumps({key: value for key, value in known.items() if key != "inputs"}))
     out = tmp_path / "m.safetensors"
     assert main(["export", str(run), "--to", "safetensors", "--data", str(tmp_path), "--out", str(out)]) == 0
     assert "without classes and preprocessing" in capsys.readouterr().err

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+
+from tests.engine import sharded
 
 
 def test_two_processes_give_the_result_of_one(toy, torchrun, tmp_path):
@@ -46,3 +53,44 @@ def test_a_loss_that_is_not_finite_on_one_process_stops_both(torchrun, tmp_path)
     assert errors.count("NonFiniteError: step 5: the loss is") == 2
     assert "model.2 (Break)" in errors
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"step-00000003"}
+
+
+@pytest.mark.slow
+def test_parameters_divided_among_two_processes_train_as_in_one(torchrun, tmp_path):
+    """FSDP2 (``fully_shard``) on the layers, against the same steps on whole parameters."""
+    torchrun("sharded.py", tmp_path / "two.pt")
+    sharded.main(str(tmp_path / "one.pt"))
+    one, two = (torch.load(tmp_path / f"{name}.pt", weights_only=True) for name in ("one", "two"))
+    assert one.keys() == two.keys()
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_two_hosts_give_the_result_of_one(torchrun, tmp_path):
+    """Two launchers that meet at an address, one process each, as on two machines."""
+    torchrun("toy.py", tmp_path / "one", "classifier", "--plain")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    toy_file = Path(sharded.__file__).with_name("toy.py")
+    hosts = [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={rank}"),
+                *("--nproc-per-node=1", "--master-addr=127.0.0.1", f"--master-port={port}"),
+                *(str(toy_file), str(tmp_path / "two"), "classifier", "--plain"),
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        for rank in (0, 1)
+    ]
+    for host in hosts:
+        _, errors = host.communicate(timeout=600)
+        assert host.returncode == 0, errors
+    whole, divided = (
+        (tmp_path / run / "checkpoints" / "step-00000024" / "shared.safetensors").read_bytes() for run in ("one", "two")
+    )
+    assert whole == divided

@@ -26,6 +26,8 @@ VERBS = (
     "export",
     "encrypt",
     "train",
+    "init",
+    "predict",
     "eval",
     "compare",
     "reproduce",

@@ -30,6 +30,7 @@ def add_parser(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from pinets.report import group_runs, summarize, text_table, write_report
+    from pinets.tasks.run_report import about_run
 
     groups = group_runs(args.paths)
     finished = {name: runs for name, runs in groups.items() if any(run.finished for run in runs)}
@@ -38,6 +39,6 @@ def run(args: argparse.Namespace) -> int:
     unfinished = [str(run.path) for runs in groups.values() for run in runs if not run.finished]
     if unfinished:
         print(f"not finished: {', '.join(unfinished)}")
-    write_report(groups, args.out)
+    write_report(groups, args.out, about=about_run)
     print(f"report: {args.out}")
     return 0

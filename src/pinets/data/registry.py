@@ -18,7 +18,7 @@ from pinets.data.errors import DataError, MissingDataError, TooFewSamplesError
 from pinets.data.formats.shards import read_shards
 from pinets.data.samples import Splits
 from pinets.data.sets.cifar import read_cifar10, read_cifar100
-from pinets.data.sets.folders import read_image_folder, read_pictures
+from pinets.data.sets.folders import read_image_folder, read_labelled_pictures, read_pictures
 from pinets.data.sets.imagenet import read_imagenet, read_tiny_imagenet
 from pinets.data.sets.mnist import IDX_FILES, read_fashion_mnist, read_mnist
 from pinets.data.sets.yaleb import read_yaleb
@@ -215,6 +215,18 @@ DATA_SETS = {
         read_image_folder,
         (".",),
         by_hand="put the images of each class in a folder, train/<class>, and give that folder's parent",
+    ),
+    "labelled_pictures": DataSet(
+        "Your own images in the same folders, each scaled whole and decoded once",
+        read_labelled_pictures,
+        (".",),
+        by_hand="put the images of each class in a folder, <class>, and give that folder's parent",
+    ),
+    "sound_folder": DataSet(
+        "Your own sounds: <class>/*.wav, or train/<class>/*.wav and test/<class>/*.wav",
+        "pinets.tasks.classification.speech.folders:read_sound_folder",
+        (".",),
+        by_hand="put the sounds of each class in a folder, <class>, and give that folder's parent",
     ),
     "shards": DataSet(
         "Your own WebDataset shards: train-*.tar, validation-*.tar, test-*.tar",

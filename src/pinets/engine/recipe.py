@@ -120,6 +120,10 @@ class Recipe(ABC):
         """Shape, classes and preprocessing of the inputs, as far as they are known. Nothing is downloaded."""
         return self.data.describe(data_dir)
 
+    def mismatches(self, inputs: InputInfo) -> list[str]:
+        """What does not fit between the values and the data; empty where all fits, or nothing is known of the data."""
+        return []
+
     @abstractmethod
     def build(self, data: Any, accelerator: Accelerator) -> Task:
         """The task with its networks and its evaluation data; ``data`` is what :meth:`load` returned."""

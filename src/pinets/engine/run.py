@@ -158,6 +158,10 @@ class RunFolder:
         """What was written when the run was started; empty for runs older than ``data.json``."""
         return read_json_object(self.data_file) if self.data_file.is_file() else {}
 
+    def inputs(self) -> dict[str, Any] | None:
+        """What ``data.json`` says of the network's inputs; None for runs that are older than this note."""
+        return self._data().get("inputs")
+
     def finish(self, result: dict[str, Any]) -> None:
         """Write the result: with it, the run is finished."""
         write_json(self.result_file, result)
@@ -212,18 +216,22 @@ class RunFolder:
             raise RuntimeError(f"another process is training in {self.path}") from error
 
 
-def describe_data(samples: SampleSet, data_dir: str | Path | None) -> dict[str, Any]:
+def describe_data(
+    samples: SampleSet, data_dir: str | Path | None, inputs: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """What ``data.json`` says of the data a run is trained on.
 
     Args:
         samples: The training samples.
         data_dir: The data folder, if one was given.
+        inputs: Shape, classes and preprocessing of the network's inputs, as JSON.
     """
     return {
         "folder": None if data_dir is None else str(Path(data_dir).resolve()),
         "samples": len(samples),
         "classes": list(samples.classes) if len(samples.classes) <= _MOST_NAMES else None,
         "fingerprint": fingerprint(samples),
+        **({} if inputs is None else {"inputs": inputs}),
     }
 
 

@@ -61,7 +61,9 @@ def train(
     data = recipe.load(data_dir)  # before anything is written: data may be missing, or not fit the network
     task = recipe.build(data, accelerator)
     plan = recipe.prepare_training(task, data, accelerator)
-    described = describe_data(data.train, data_dir)
+    # predictions and exports need the preprocessing long after the data may be gone
+    inputs = to_json(data.describe()) if hasattr(data, "describe") else None
+    described = describe_data(data.train, data_dir, inputs)
     with run.lock() if main else nullcontext():
         if main:  # again: another process may have trained here since the checks above
             if not resume:

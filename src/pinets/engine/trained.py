@@ -16,6 +16,7 @@ from pinets._nearest import did_you_mean
 from pinets.engine.model import Model, without_first_weights
 from pinets.engine.recipe import InputInfo, Recipe, recipe_from_json
 from pinets.engine.run import RunFolder
+from pinets.engine.values import from_json
 
 __all__ = ["TrainedRun"]
 
@@ -52,6 +53,8 @@ class TrainedRun:
     @cached_property
     def inputs(self) -> InputInfo:
         """Shape, classes and preprocessing of the inputs, as far as they are known. Nothing is downloaded for it."""
+        if (noted := self.folder.inputs()) is not None:
+            return from_json(InputInfo, noted, f"{self.folder.data_file}: inputs")
         if "data" in vars(self) and hasattr(self.data, "describe"):
             info: InputInfo = self.data.describe()
         else:

@@ -32,11 +32,14 @@ def tidy(axes: Any, *, title: str = "", x: str = "", y: str = "", grid: bool = T
 
 
 def band(axes: Any, x: Sequence[float], runs: Sequence[Sequence[float]], **style: Any) -> None:
-    """The mean of several runs as a line, with one standard deviation to each side."""
+    """The mean of several runs as a line, with one standard deviation to each side; a single run has no band."""
     numpy = require("numpy", extra="train")
     values = numpy.asarray(runs, dtype=float)
-    mean, deviation = values.mean(axis=0), values.std(axis=0, ddof=1) if len(values) > 1 else 0.0
+    mean = values.mean(axis=0)
     (line,) = axes.plot(x, mean, **style)
+    if len(values) == 1:
+        return
+    deviation = values.std(axis=0, ddof=1)
     axes.fill_between(x, mean - deviation, mean + deviation, color=line.get_color(), alpha=0.18, linewidth=0)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Page", "code", "paragraph", "picture", "table"]
+__all__ = ["Page", "Section", "code", "paragraph", "picture", "table", "tiles"]
 
 _STYLE = """
 :root { --ink: #1d2433; --soft: #5b6475; --line: #dfe3ea; --paper: #ffffff; --ground: #f4f6f9; --accent: #3556c9; }
@@ -28,7 +28,11 @@ figure { margin: .5rem 0 0; } figure svg { max-width: 100%; height: auto; displa
 figcaption { color: var(--soft); font-size: .93rem; margin-top: .5rem; max-width: 48rem; }
 code, pre { font: .92em/1.5 ui-monospace, Menlo, Consolas, monospace; }
 pre { background: var(--ground); border: 1px solid var(--line); border-radius: 8px; padding: .8rem 1rem;
-  overflow-x: auto; } footer { color: var(--soft); font-size: .9rem; padding-bottom: 3rem; }
+  overflow-x: auto; }
+table.heat { width: auto; } table.heat td { text-align: center; min-width: 2.6rem; border: 1px solid var(--paper); }
+table.heat th { text-align: right; } .tiles { display: flex; flex-wrap: wrap; gap: 1rem; }
+.tiles figure { width: 8.2rem; margin: 0; } .tiles img { width: 8.2rem; image-rendering: pixelated; display: block; }
+footer { color: var(--soft); font-size: .9rem; padding-bottom: 3rem; }
 """
 
 
@@ -51,6 +55,16 @@ def picture(path: Path, caption: str) -> str:
     return f"<figure>{image}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 
+def tiles(images: Sequence[tuple[bytes, str]]) -> str:
+    """Small PNG pictures side by side, each with its caption."""
+    shown = (
+        f'<figure><img src="data:image/png;base64,{base64.b64encode(data).decode()}" alt="{html.escape(caption)}">'
+        f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+        for data, caption in images
+    )
+    return f"<div class=tiles>{''.join(shown)}</div>"
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, strong: Sequence[int] = ()) -> str:
     """A table of texts; the rows numbered in ``strong`` stand out."""
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
@@ -61,6 +75,13 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, strong: Seque
         for number, row in enumerate(rows)
     )
     return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+class Section:
+    """A title and the HTML fragments below it."""
+
+    def __init__(self, title: str, *content: str) -> None:
+        self.title, self.content = title, content
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -10,34 +11,61 @@ from typing import Any
 from pinets._files import write_bytes
 from pinets.engine.run import RunFolder
 from pinets.report.figures import COLORS, band, drawing_svg, figure_svg, new_figure, tidy
-from pinets.report.page import Page, code, paragraph, picture, table
+from pinets.report.page import Page, Section, code, paragraph, picture, table
 from pinets.report.runs import Groups, summarize
 from pinets.report.tables import plus_minus, protocols, result_rows
 
 __all__ = ["curve_drawing", "curve_figure", "curves", "write_report"]
 
 
-def curve_drawing(groups: Groups, metric: str, split: str = "validation") -> str:
-    """A metric during training, as SVG: of each recipe the mean over its seeds, and a band of one deviation."""
-    return drawing_svg(_curves(groups, metric, split))
+def curve_drawing(groups: Groups, metric: str, splits: Sequence[str] = ("validation",)) -> str:
+    """A metric during training, as SVG: of each recipe the mean over its seeds, and a band of one deviation.
+
+    Args:
+        groups: The runs of each recipe.
+        metric: Its name in the logs.
+        splits: Where it was measured; of several, training is dashed.
+    """
+    return drawing_svg(_curves(groups, metric, splits))
 
 
-def curve_figure(groups: Groups, metric: str, split: str = "validation") -> str:
+def curve_figure(groups: Groups, metric: str, splits: Sequence[str] = ("validation",)) -> str:
     """The same with its caption, for a page."""
-    caption = "Mean over the seeds; the band is one standard deviation to each side."
-    return figure_svg(_curves(groups, metric, split), caption, alt=f"{split} {metric.replace('_', ' ')}")
+    several = any(len(runs) > 1 for runs in groups.values())
+    caption = "Mean over the seeds; the band is one standard deviation to each side." if several else "One run."
+    if len(splits) > 1:
+        caption += " Dashed: on the training batches, with augmentation, as they were learnt."
+    return figure_svg(_curves(groups, metric, splits), caption, alt=f"{metric.replace('_', ' ')} by epoch")
 
 
-def write_report(groups: Groups, path: str | Path, *, title: str = "Training runs") -> None:
-    """Write one HTML file with everything in it: table, curves, recipes and environments."""
+def write_report(
+    groups: Groups,
+    path: str | Path,
+    *,
+    title: str = "Training runs",
+    about: Callable[[RunFolder], Sequence[Section]] | None = None,
+) -> None:
+    """Write one HTML file with everything in it: table, curves, recipes and environments.
+
+    Args:
+        groups: The runs of each recipe.
+        path: The file.
+        title: Of the page.
+        about: What a task has to say of a finished run; asked where there is one run alone.
+    """
     page = Page(title, "What was measured, how it went, and all that is needed to repeat it.")
     finished = [summarize(name, runs) for name, runs in groups.items() if any(run.finished for run in runs)]
     if finished:
         header, *rows = result_rows(finished)
-        note = "Test split, last epoch; mean and standard deviation over the runs."
+        several = any(summary.runs > 1 for summary in finished)
+        note = "Test split, last epoch" + ("; mean and standard deviation over the runs." if several else ".")
         page.section("Result", table(header, rows), paragraph(note), *map(paragraph, protocols(finished)))
-    for split, metric in curves(groups):
-        page.section(f"{split} {metric.replace('_', ' ')}".capitalize(), curve_figure(groups, metric, split))
+    for metric, splits in curves(groups).items():
+        page.section(metric.replace("_", " ").capitalize(), curve_figure(groups, metric, splits))
+    every = [run for runs in groups.values() for run in runs]
+    if about is not None and len(every) == 1 and every[0].finished:
+        for section in about(every[0]):
+            page.section(section.title, *section.content)
     for name, runs in groups.items():
         contents = [json.dumps(content, indent=2) for content in (runs[0].recipe(), runs[0].environment())]
         page.section(
@@ -59,24 +87,31 @@ def _pictures(run: RunFolder) -> list[str]:
     ]
 
 
-def curves(groups: Groups) -> list[tuple[str, str]]:
-    """The metrics worth a figure: all of the validation, and the training loss."""
-    rows = [row for runs in groups.values() for run in runs for row in run.metrics("validation")[:1]]
-    names = dict.fromkeys(name for row in rows for name in row if name not in ("split", "step", "epoch"))
-    trained = any(
-        run.metrics("train") and "loss" in run.metrics("train")[0] for runs in groups.values() for run in runs
-    )
-    return [("validation", name) for name in names] + ([("train", "loss")] if trained else [])
+def curves(groups: Groups) -> dict[str, tuple[str, ...]]:
+    """The metrics worth a figure, and on which splits they were measured: all of the validation, and the losses."""
+    found: dict[str, tuple[str, ...]] = {}
+    for split in ("validation", "train"):
+        rows = [row for runs in groups.values() for run in runs for row in run.metrics(split)[:1]]
+        names = dict.fromkeys(name for row in rows for name in row if name not in ("split", "step", "epoch"))
+        for name in names:
+            if split == "validation" or name in found or name.endswith("loss"):
+                found[name] = (*found.get(name, ()), split)
+    return found
 
 
-def _curves(groups: Groups, metric: str, split: str) -> Any:
+def _curves(groups: Groups, metric: str, splits: Sequence[str]) -> Any:
     figure, axes = new_figure(8, 4.5)
     for (name, runs), color in zip(groups.items(), cycle(COLORS)):
-        found = [curve for curve in (_by_epoch(run, metric, split) for run in runs) if curve]
-        if found:
+        for split in splits:
+            found = [curve for curve in (_by_epoch(run, metric, split) for run in runs) if curve]
+            if not found:
+                continue
             epochs = sorted(set.intersection(*map(set, found)))  # those that all runs have reached
-            band(axes, epochs, [[curve[epoch] for epoch in epochs] for curve in found], label=name, color=color)
-    tidy(axes, x="epoch", y=f"{split} {metric.replace('_', ' ')}")
+            values = [[curve[epoch] for epoch in epochs] for curve in found]
+            dashed = split == "train" and len(splits) > 1
+            label = split if len(groups) == 1 else name if not dashed else None
+            band(axes, epochs, values, label=label, color=color, linestyle="--" if dashed else "-")
+    tidy(axes, x="epoch", y=metric.replace("_", " ") if len(splits) > 1 else f"{splits[0]} {metric.replace('_', ' ')}")
     axes.xaxis.get_major_locator().set_params(integer=True)
     if axes.lines:
         axes.legend(frameon=False)

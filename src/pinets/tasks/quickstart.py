@@ -46,11 +46,6 @@ class Digits:
     mean: float
     std: float
 
-    @property
-    def pixel_range(self) -> tuple[float, float]:
-        """The lowest and the highest value a pixel can have."""
-        return -self.mean / self.std, (16 - self.mean) / self.std
-
 
 @dataclass(frozen=True)
 class Contender:

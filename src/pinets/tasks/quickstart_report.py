@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pinets._extras import require
-from pinets.algebra import Uniform, interactions, orders
+from pinets.algebra import orders
 from pinets.report import COLORS, Page, aligned, band, code, figure_svg, new_figure, paragraph, table, tidy
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["render", "text_table"]
 
 _HEADER = ("model", "parameters", "certified degree", "test accuracy", "seconds per run")
-_SHOWN_PAIRS = 12
 
 
 def _rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
@@ -44,10 +43,6 @@ def render(outcomes: Sequence[Outcome], digits: Digits) -> str:
     """The whole report as one HTML page."""
     family = [outcome for outcome in outcomes if outcome.contender.order]
     best = max(family, key=lambda outcome: outcome.validation)
-    cubic = max(
-        (outcome for outcome in family if outcome.contender.order == 3),
-        key=lambda outcome: outcome.validation,
-    )
     linear = next(outcome for outcome in outcomes if outcome.contender.name == "Linear")
     seeds, epochs = len(best.accuracies), best.histories[0].epochs
     page = Page(
@@ -67,8 +62,9 @@ def render(outcomes: Sequence[Outcome], digits: Digits) -> str:
     )
     page.section("Accuracy against order", _accuracy_against_order(outcomes, family))
     page.section("Training curves", _training_curves(outcomes))
-    page.section("What each degree contributes", _contributions(cubic, digits))
-    page.section("The strongest interactions of pixels", _pixel_interactions(cubic, digits))
+    page.section("What each degree contributes", _contributions(best, digits))
+    page.section("What it looks for", _coefficient_maps(best, digits))
+    page.section("What was learnt", paragraph(_lesson(outcomes, best, linear, digits)))
     page.section(
         "Try next",
         paragraph("The models of the first seed are in the folder of this report."),
@@ -83,10 +79,12 @@ def render(outcomes: Sequence[Outcome], digits: Digits) -> str:
 
 def _accuracy_against_order(outcomes: Sequence[Outcome], family: Sequence[Outcome]) -> str:
     figure, axes = new_figure(8.2, 3.8)
-    for color, name in zip(COLORS, dict.fromkeys(outcome.contender.name for outcome in family), strict=False):
+    names = list(dict.fromkeys(outcome.contender.name for outcome in family))
+    for place, (color, name) in enumerate(zip(COLORS, names, strict=False)):
         chosen = [outcome for outcome in family if outcome.contender.name == name]
+        aside = 0.07 * (place - (len(names) - 1) / 2)  # or the bars of models that are alike hide each other
         axes.errorbar(
-            [outcome.contender.order for outcome in chosen],
+            [(outcome.contender.order or 0) + aside for outcome in chosen],
             [100 * outcome.mean for outcome in chosen],
             yerr=[100 * outcome.deviation for outcome in chosen],
             marker="o",
@@ -143,11 +141,11 @@ def _contributions(outcome: Outcome, digits: Digits) -> str:
         parts = orders(outcome.module, inputs[chosen])  # (degree, digit, class)
     columns = torch.cat([parts, parts.sum(0, keepdim=True)])
     names = [*(str(degree) for degree in range(len(parts))), "sum"]
-    figure, panels = new_figure(10, 5.0, nrows=2, ncols=len(chosen), height_ratios=(1, 2.4))
+    figure, panels = new_figure(10, 4.6, nrows=2, ncols=len(chosen), height_ratios=(1, 2.4))
+    size = columns.abs().max().item()  # one scale for all digits
     for column, position in enumerate(chosen.tolist()):
         _show_digit(panels[0, column], inputs[position], f"a {targets[position].item()}")
         axes, values = panels[1, column], columns[:, column].T
-        size = values.abs().max().item()
         image = axes.imshow(values.numpy(), cmap="RdBu_r", vmin=-size, vmax=size, aspect="auto")
         axes.set_xticks(range(len(names)), names, fontsize=8)
         axes.set_yticks(range(10), [str(label) for label in range(10)] if column == 0 else [""] * 10, fontsize=8)
@@ -155,45 +153,77 @@ def _contributions(outcome: Outcome, digits: Digits) -> str:
         winner = values[:, -1].argmax().item()
         axes.add_patch(_frame(len(names) - 1.5, winner - 0.5))
         tidy(axes, x="degree", y="class" if column == 0 else "", grid=False)
-        figure.colorbar(image, ax=axes, fraction=0.08, pad=0.03).ax.tick_params(labelsize=7)
+    figure.colorbar(image, ax=panels[1, :], fraction=0.02, pad=0.01, label="contribution").ax.tick_params(labelsize=7)
     return figure_svg(
         figure,
         f"The scores of {outcome.contender.label} for five test digits, split into what degree 0, 1, 2, ... of the "
-        f"polynomial adds to each class (red for, blue against). The split is exact: the columns add up to the last, "
-        f"whose largest entry, framed, is the prediction.",
+        f"polynomial adds to each class (red for, blue against; one scale for all). The split is exact: the columns "
+        f"add up to the last, whose largest entry, framed, is the prediction.",
         alt="Contribution of each degree to each class for five digits",
     )
 
 
-def _pixel_interactions(outcome: Outcome, digits: Digits) -> str:
-    """The mean image of every class, with the pairs of pixels that matter most to its score."""
-    inputs, targets = digits.train
-    found = interactions(outcome.module, inputs[:1], marginals=Uniform(*digits.pixel_range))
-    pairs = [found.strongest(_SHOWN_PAIRS, size=2, output=label) for label in range(10)]
-    strongest = max(pair.share for group in pairs for pair in group)
-    figure, panels = new_figure(10, 4.4, nrows=2, ncols=5)
-    for label, axes in enumerate(panels.flat):
-        by_size = [found.of_size(size)[label].sum().item() for size in sorted(found.supports)]
-        _show_digit(axes, inputs[targets == label].mean(0), f"{label}: {100 * sum(by_size[1:]):.0f} % by interactions")
-        for pair in pairs[label]:
-            (row, column), (other_row, other_column) = (divmod(pixel, 8) for pixel in pair.inputs)
-            strength = pair.share / strongest
-            axes.plot(
-                [column, other_column],
-                [row, other_row],
-                color=COLORS[1],
-                linewidth=0.8 + 3.2 * strength,
-                alpha=0.35 + 0.6 * strength,
-                marker="o",
-                markersize=3,
-                solid_capstyle="round",
-            )
+def _coefficient_maps(outcome: Outcome, digits: Digits) -> str:
+    """For each class the coefficients of degree 1, and the pattern that degree 2 weighs most, both with their signs."""
+    linear, quadratic = low_degrees(outcome.module, torch.zeros_like(digits.train[0][0]))
+    values, vectors = torch.linalg.eigh(quadratic)
+    figure, panels = new_figure(10, 3.0, nrows=2, ncols=10)
+    for label in range(10):
+        largest = int(values[label].abs().argmax())
+        pattern = vectors[label, :, largest]
+        pattern = pattern * pattern[pattern.abs().argmax()].sign()  # an eigenvector has no sign of its own
+        sign = "+" if values[label, largest] > 0 else "−"
+        for axes, image, title in (
+            (panels[0, label], linear[label], f"a {label}"),
+            (panels[1, label], pattern, f"{sign} (pattern)²"),
+        ):
+            size = image.abs().max().item()
+            axes.imshow(image.reshape(8, 8).numpy(), cmap="RdBu_r", vmin=-size, vmax=size)
+            axes.set_title(title, fontsize=8)
+            axes.set_xticks([])
+            axes.set_yticks([])
+    panels[0, 0].set_ylabel("degree 1", fontsize=8)
+    panels[1, 0].set_ylabel("degree 2", fontsize=8)
     return figure_svg(
         figure,
-        f"The mean image of every class and the {_SHOWN_PAIRS} pairs of pixels whose interaction explains most of its "
-        f"score's variance in {outcome.contender.label}: Sobol indices, exact for pixels that vary independently over "
-        f"their whole range (which real digits do not).",
-        alt="The strongest interactions between pairs of pixels for each digit class, drawn on the mean image",
+        f"Coefficients of {outcome.contender.label} with their signs, red positive and blue negative. Above, what "
+        f"ink in a pixel adds to the class by itself. Below, of the products of two pixels, the pattern that weighs "
+        f"most: how well the image matches it, squared, is added (+) or subtracted (−).",
+        alt="Signed coefficient maps of degree 1 and the leading pattern of degree 2 for each digit class",
+    )
+
+
+def low_degrees(module: torch.nn.Module, zero: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The coefficients of degree 1, (classes, pixels), and of degree 2, (classes, pixels, pixels), symmetric.
+
+    They are the gradient and half the Hessian at zero, exact for a polynomial.
+    """
+
+    def scores(image: torch.Tensor) -> torch.Tensor:
+        return module(image[None])[0]
+
+    first = torch.func.jacrev(scores)(zero)
+    second = torch.func.jacfwd(torch.func.jacrev(scores))(zero) / 2
+    return first.detach(), ((second + second.transpose(1, 2)) / 2).detach()
+
+
+def _lesson(outcomes: Sequence[Outcome], best: Outcome, linear: Outcome, digits: Digits) -> str:
+    """One sentence on the products, one on activations, one on what is inside."""
+    relu = next(outcome for outcome in outcomes if outcome.contender.name == "ReLU-MLP")
+    ahead = 100 * (best.mean - relu.mean)
+    compared = (
+        f"as well as a ReLU network of the same size (within {abs(ahead):.1f} points)"
+        if abs(ahead) <= 100 * max(best.deviation, relu.deviation)
+        else f"{abs(ahead):.1f} points {'better' if ahead > 0 else 'worse'} than a ReLU network of the same size"
+    )
+    with torch.no_grad():
+        parts = orders(best.module, digits.test[0]).cumsum(0)
+    right = [(part.argmax(1) == digits.test[1]).double().mean().item() for part in parts]
+    cut = f"cut off after degree 1, the same polynomial is right for {100 * right[1]:.1f} % of the test digits"
+    return (
+        f"Multiplying by the input again is enough to learn: {best.contender.label} does {compared} and "
+        f"{100 * (best.mean - linear.mean):.1f} points better than a linear model, without an activation function. "
+        f"What it learnt is in the products: {cut}, and with all degrees for {100 * right[-1]:.1f} %."
     )
 
 

@@ -193,7 +193,7 @@ def _draw_faces(page: _Page, name: str, folder: Path, out: Path, data_dir: str |
 
 def _draw_curves(page: _Page, name: str, folder: Path) -> None:
     """The first metric of the validation, which is the one that matters."""
-    shown = [metric for split, metric in curves(page.groups) if split == "validation" and metric != "loss"]
+    shown = [name for name, splits in curves(page.groups).items() if "validation" in splits and name != "loss"]
     for metric in shown[:1]:
         file = f"{name}-{metric}.svg"
         write_bytes(folder / file, curve_drawing(page.groups, metric).encode())

@@ -247,13 +247,22 @@ class ClassificationRecipe(Recipe):
         names = ("model", "trained") if self.average else ("model",)
         return {name: self.model.build(self.data.classes) for name in names}
 
-    def build(self, data: Inputs, accelerator: Accelerator) -> Classification:
-        classes = len(data.train.classes)
+    def mismatches(self, inputs: InputInfo) -> list[str]:
+        """Between the number of classes, the outputs and inputs of the network, and the data."""
+        found = []
+        classes = self.data.classes if inputs.classes is None else len(inputs.classes)
         if classes != self.data.classes:
-            raise ValueError(f"data.classes is {self.data.classes}, but {self.data.name} has {classes} classes")
+            found.append(f"data.classes is {self.data.classes}, but {self.data.name} has {classes} classes")
+        if inputs.shape is not None:
+            with torch.random.fork_rng(devices=[]):
+                found += _network_mismatches(self.model.build(self.data.classes), inputs.shape, self.data.classes)
+        return found
+
+    def build(self, data: Inputs, accelerator: Accelerator) -> Classification:
+        if found := self.mismatches(data.describe()):
+            raise ValueError("; ".join(found))
         seed_everything(self.seed, accelerator.device)
         network = self.model.build(self.data.classes)
-        _require_outputs(network, data, classes)
         if self.channels_last:
             put_channels_last(network, accelerator.device)
 
@@ -297,22 +306,17 @@ class ClassificationRecipe(Recipe):
         return [{"params": groups[False]}, {"params": groups[True], "weight_decay": self.gate_decay}]
 
 
-def _require_outputs(network: nn.Module, data: Inputs, classes: int) -> None:
-    """Refuse a network that does not accept these inputs, or does not give one score per class."""
-    first = data.first()
+def _network_mismatches(network: nn.Module, shape: tuple[int, ...], classes: int) -> list[str]:
+    """Whether a network accepts inputs of a shape, and gives one score per class."""
     try:
         with evaluating(network), torch.no_grad():
-            found = tuple(network(first).shape)
+            found = tuple(network(torch.zeros(1, *shape)).shape)
     except (ValueError, RuntimeError) as error:
-        shape = tuple(first.shape[1:])
         grey = " (model.in_channels=1 makes a network for grey images)" if shape[0] == 1 else ""
-        raise ValueError(
-            f"model: the network does not take inputs of shape {shape}, as the data are{grey}: {error}"
-        ) from error
+        return [f"model: the network does not take inputs of shape {shape}, as the data are{grey}: {error}"]
     if found != (1, classes):
-        raise ValueError(
-            f"model: the network gives shape {found} for one input, and {classes} classes need (1, {classes})"
-        )
+        return [f"model: the network gives shape {found} for one input, and {classes} classes need (1, {classes})"]
+    return []
 
 
 def _check_counts(classes: int, limit: int | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 from collections.abc import Sequence
@@ -14,40 +15,55 @@ from torch import Tensor
 from pinets._extras import require
 from pinets.data.errors import DataError, MissingDataError
 
-__all__ = ["SAMPLE_RATE", "read_clips", "read_sound"]
+__all__ = ["SAMPLE_RATE", "SOUND_SUFFIXES", "loudest", "read_clips", "read_sound"]
 
 SAMPLE_RATE = 16_000
+SOUND_SUFFIXES = (".wav", ".flac")
 _LONGEST = 3600  # seconds; what a damaged header announces may not fit into memory
 _UNKNOWN_SIZES = (0, 0xFFFFFFFF)  # what a WAV says that was written to a pipe
 
 
-def read_sound(path: Path, *, rate: int = SAMPLE_RATE) -> Tensor:
-    """Read a whole mono recording as int16."""
+def read_sound(path: Path, *, rate: int = SAMPLE_RATE, convert: bool = False) -> Tensor:
+    """Read a whole recording as int16.
+
+    Args:
+        path: The file.
+        rate: Samples a second.
+        convert: Whether to average channels and resample; otherwise a recording that is not mono at this rate is an
+            error.
+    """
     soundfile = require("soundfile", extra="audio")
     if not path.is_file():
         raise MissingDataError(f"{path} is missing")
     _require_whole_wav(path)
     try:
         with soundfile.SoundFile(path) as sound:
-            if sound.samplerate != rate or sound.channels != 1:
+            found = sound.samplerate
+            if not convert and (found != rate or sound.channels != 1):
                 raise DataError(
                     f"{path}: must be mono at {rate} Hz, got {sound.channels} channels at {sound.samplerate} Hz"
                 )
             announced = sound.frames
-            if announced > _LONGEST * rate:
+            if announced > _LONGEST * found:
                 raise DataError(
-                    f"{path}: must last at most {_LONGEST} s, but announces {announced} samples at {rate} Hz"
+                    f"{path}: must last at most {_LONGEST} s, but announces {announced} samples at {found} Hz"
                 )
-            samples = torch.from_numpy(sound.read(dtype="float32"))
+            samples = torch.from_numpy(sound.read(dtype="float32", always_2d=True)).mean(dim=1)
     except soundfile.LibsndfileError as error:
         raise DataError(f"{path}: cannot be read as sound, it is damaged or cut short ({error})") from error
     if len(samples) != announced or announced == 0:
         raise DataError(f"{path}: cut short, {len(samples)} of {announced} samples are there")
+    if found != rate:
+        samples = _resample(samples, found, rate)
     return (samples * 32768).round().clamp(-32768, 32767).short()  # exact for 16-bit files
 
 
-def read_clips(paths: Sequence[Path], *, length: int = SAMPLE_RATE, rate: int = SAMPLE_RATE) -> Tensor:
+def read_clips(
+    paths: Sequence[Path], *, length: int = SAMPLE_RATE, rate: int = SAMPLE_RATE, convert: bool = False
+) -> Tensor:
     """Read recordings as clips of one length: longer ones are cut, shorter ones filled with zeros, at their end.
+
+    With ``convert``, recordings of any rate and any number of channels are taken, and of longer ones the loudest part.
 
     Returns:
         int16 of shape ``(len(paths), length)``.
@@ -55,13 +71,34 @@ def read_clips(paths: Sequence[Path], *, length: int = SAMPLE_RATE, rate: int = 
     clips = torch.zeros(len(paths), length, dtype=torch.int16)
 
     def read(position: int) -> None:
-        sound = read_sound(paths[position], rate=rate)[:length]
+        sound = read_sound(paths[position], rate=rate, convert=convert)
+        sound = (loudest(sound, length) if convert else sound)[:length]
         clips[position, : len(sound)] = sound
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(read, range(len(paths))):  # raises here what was raised there
             pass
     return clips
+
+
+def loudest(sound: Tensor, length: int) -> Tensor:
+    """The part of a recording, of the given length, that has the most energy; all of a shorter one.
+
+    >>> loudest(torch.tensor([0, 1, 5, 5, 0]), 2)
+    tensor([5, 5])
+    """
+    if len(sound) <= length:
+        return sound
+    energy = torch.cat([torch.zeros(1, dtype=torch.float64), sound.double().square().cumsum(0)])
+    start = int((energy[length:] - energy[:-length]).argmax())
+    return sound[start : start + length]
+
+
+def _resample(samples: Tensor, before: int, after: int) -> Tensor:
+    """By a polyphase filter, so that what is above half the new rate does not fold down."""
+    common = math.gcd(before, after)
+    resample = require("scipy.signal", extra="train").resample_poly
+    return torch.from_numpy(resample(samples.numpy(), after // common, before // common))
 
 
 def _require_whole_wav(path: Path) -> None:

@@ -11,11 +11,10 @@ import torch
 
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.samples import ClipSet, Splits
-from pinets.tasks.classification.speech.audio import read_clips, read_sound
+from pinets.tasks.classification.speech.audio import SOUND_SUFFIXES, read_clips, read_sound
 
 __all__ = ["read_speech_commands", "read_speech_commands_test12", "speaker_percentage"]
 
-_SOUNDS = (".wav", ".flac")
 _NOISE = "_background_noise_"
 _SILENCE = "_silence_"
 _BUCKETS = 2**27 - 1
@@ -104,9 +103,9 @@ def _subfolders(folder: Path, but: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def _sounds(folder: Path) -> list[Path]:
-    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in _SOUNDS)
+    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in SOUND_SUFFIXES)
     if not found:
-        raise MissingDataError(f"{folder} holds no {' or '.join(_SOUNDS)} files")
+        raise MissingDataError(f"{folder} holds no {' or '.join(SOUND_SUFFIXES)} files")
     return found
 
 

@@ -1,0 +1,248 @@
+"""Predictions of a trained network for files: images, sounds and tables of numbers."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pinets._extras import require
+from pinets._resolve import resolve
+from pinets._storage import from_json
+from pinets.data import CentreCrop, Crop, DataError, MissingDataError, Normalize
+from pinets.data.formats.images import decode_image
+from pinets.data.formats.npy import open_array
+from pinets.data.sets.folders import IMAGE_SUFFIXES
+from pinets.export import Metadata, read_metadata
+from pinets.tasks.classification.speech.audio import SOUND_SUFFIXES, read_clips
+from pinets.tasks.classification.speech.augment import speech_features
+
+__all__ = ["Prediction", "Predictor", "load_predictor", "predict"]
+
+_BATCH = 64
+_TABLES = (".csv", ".npy")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a network answers for one input.
+
+    Attributes:
+        source: The file, with the row of a table.
+        scores: The probability of each class (softmax of the outputs); the outputs themselves where there are no
+            classes.
+        classes: The names of the classes, in the order of the scores; None where there are none.
+    """
+
+    source: str
+    scores: tuple[float, ...]
+    classes: tuple[str, ...] | None = None
+
+    def best(self, count: int = 1) -> list[tuple[str, float]]:
+        """The classes with the highest probabilities, the most probable first.
+
+        >>> Prediction("cat.png", (0.1, 0.7, 0.2), ("dog", "cat", "cow")).best(2)
+        [('cat', 0.7), ('cow', 0.2)]
+        """
+        names = self.classes or tuple(map(str, range(len(self.scores))))
+        return sorted(zip(names, self.scores, strict=True), key=lambda pair: -pair[1])[:count]
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """A network with all that it needs to answer for a file.
+
+    Attributes:
+        run: Gives the outputs of a batch.
+        shape: Of one input; None where it is not known.
+        classes: Their names; None where there are none.
+        preprocessing: Of images or sounds, as a run or an exported file says it; None where it is not known.
+    """
+
+    run: Callable[[Tensor], Tensor]
+    shape: tuple[int, ...] | None
+    classes: tuple[str, ...] | None
+    preprocessing: Any
+
+    def read_images(self, paths: Sequence[str]) -> Tensor:
+        """Images as the network takes them: decoded, cropped, scaled and normalised as those it was evaluated on."""
+        known = self.preprocessing
+        if not isinstance(known, dict) or known.get("kind") != "Normalize" or self.shape is None:
+            raise DataError(
+                f"{paths[0]}: it is not known how images are prepared for this network; name a run that was trained on "
+                f"images, or a file exported from one"
+            )
+        channels, height, width = self.shape
+        crop = _read_crop(known.get("crop"), height)
+        normalize = from_json(Normalize, {key: value for key, value in known.items() if key != "crop"}, "preprocessing")
+        if height != width:
+            raise DataError(f"{paths[0]}: the network takes {height}x{width}, and images are read as squares alone")
+        pixels = [decode_image(_read_file(path), path, crop, (), channels) for path in paths]
+        return normalize(torch.stack(pixels))
+
+    def read_sounds(self, paths: Sequence[str]) -> Tensor:
+        """Sounds as log-mel pictures of their loudest second."""
+        features = speech_features()
+        if self.preprocessing != repr(features):
+            raise DataError(
+                f"{paths[0]}: it is not known how sounds are prepared for this network; name a run that was trained on "
+                f"sounds, or a file exported from one"
+            )
+        return features(read_clips(list(map(Path, paths)), convert=True))
+
+    def read_rows(self, path: str) -> Tensor:
+        """The rows of a table as the network takes them, without further preparation."""
+        rows = _read_array(path) if path.endswith(".npy") else _read_csv(path)
+        if self.shape is None:
+            return rows
+        size = math.prod(self.shape)
+        if rows[0].numel() != size:
+            shape = "x".join(map(str, self.shape))
+            raise DataError(f"{path}: a row has {rows[0].numel()} numbers, and the network takes {size} ({shape})")
+        return rows.reshape(len(rows), *self.shape)
+
+    def answer(self, sources: Sequence[str], inputs: Tensor) -> list[Prediction]:
+        """The predictions for a batch."""
+        outputs = self.run(inputs)
+        if self.classes is not None and outputs.shape[1:] != (len(self.classes),):
+            raise ValueError(f"the network gives {tuple(outputs.shape[1:])} outputs for {len(self.classes)} classes")
+        scores = outputs.flatten(1) if self.classes is None else outputs.double().softmax(dim=1)
+        return [
+            Prediction(source, tuple(row), self.classes) for source, row in zip(sources, scores.tolist(), strict=True)
+        ]
+
+
+def predict(model: str | Path, inputs: Sequence[str | Path], *, data_dir: str | Path | None = None) -> list[Prediction]:
+    """What a network answers for files.
+
+    Images and sounds are prepared as those the run was evaluated on. Tables (``.csv``, with or without a line of names,
+    and ``.npy``) hold one input per row, as the network takes it.
+
+    Args:
+        model: A run folder, an ONNX or safetensors file that :func:`pinets.export.export` wrote, or anything else that
+            :func:`pinets.resolve` takes.
+        inputs: Files, or folders of images or sounds.
+        data_dir: Where the run's dataset is, for runs that did not note how their inputs are prepared.
+    """
+    predictor = load_predictor(model, data_dir=data_dir)
+    return [prediction for kind, paths in _by_kind(inputs) for prediction in _predict(predictor, kind, paths)]
+
+
+def load_predictor(model: str | Path, *, data_dir: str | Path | None = None) -> Predictor:
+    """The network that a text stands for, with what is known of its inputs."""
+    text = str(model)
+    if text.endswith(".onnx"):
+        return _with(_run_onnx(text), read_metadata(text))
+    found = resolve(text, data_dir=data_dir)
+
+    @torch.no_grad()
+    def run(batch: Tensor) -> Tensor:
+        return found.network(batch)
+
+    if text.endswith(".safetensors"):
+        try:
+            return _with(run, read_metadata(text))
+        except ValueError:  # the weights of an expression, without further notes
+            pass
+    if found.run is not None and found.run.inputs.missing:
+        raise MissingDataError(f"{text} does not say how its inputs are prepared, and {found.run.inputs.missing}")
+    return Predictor(run, found.input_shape, found.classes, found.preprocessing)
+
+
+def _with(run: Callable[[Tensor], Tensor], known: Metadata) -> Predictor:
+    return Predictor(run, known.input_shape, known.classes, known.preprocessing)
+
+
+def _run_onnx(path: str) -> Callable[[Tensor], Tensor]:
+    session = require("onnxruntime", extra="deploy").InferenceSession(path, providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    return lambda batch: torch.from_numpy(session.run(None, {name: batch.numpy()})[0])
+
+
+def _by_kind(inputs: Sequence[str | Path]) -> Iterator[tuple[str, list[str]]]:
+    """The files, in order, in groups that are read alike."""
+    for given in map(Path, inputs):
+        if not given.exists():
+            raise MissingDataError(f"there is no file or folder {given}")
+        files = sorted(path for path in given.rglob("*") if _kind(path)) if given.is_dir() else [given]
+        if not files:
+            raise DataError(f"{given} holds no images, sounds or tables")
+        for path in files:
+            if _kind(path) == "":
+                known = ", ".join(sorted({*IMAGE_SUFFIXES, *SOUND_SUFFIXES, *_TABLES}))
+                raise DataError(f"{path}: what it holds cannot be told from its name; known endings are {known}")
+        for kind in dict.fromkeys(map(_kind, files)):
+            yield kind, [str(path) for path in files if _kind(path) == kind]
+
+
+def _kind(path: Path) -> str:
+    suffix = path.suffix.lower()
+    return "image" if suffix in IMAGE_SUFFIXES else "sound" if suffix in SOUND_SUFFIXES else _table_kind(suffix)
+
+
+def _table_kind(suffix: str) -> str:
+    return "table" if suffix in _TABLES else ""
+
+
+def _predict(predictor: Predictor, kind: str, paths: Sequence[str]) -> Iterator[Prediction]:
+    if kind == "table":
+        for path in paths:
+            rows = predictor.read_rows(path)
+            names = [f"{path}, row {number}" for number in range(1, len(rows) + 1)]
+            for start in range(0, len(rows), _BATCH):
+                yield from predictor.answer(names[start : start + _BATCH], rows[start : start + _BATCH])
+        return
+    read = predictor.read_images if kind == "image" else predictor.read_sounds
+    for start in range(0, len(paths), _BATCH):
+        part = paths[start : start + _BATCH]
+        yield from predictor.answer(part, read(part))
+
+
+def _read_crop(known: Any, size: int) -> Crop:
+    """The crop of the run's evaluation; of a dataset without one, the centre of the image, scaled."""
+    if known is None:
+        return CentreCrop(size, resize=size)
+    crop: Crop = from_json(CentreCrop, known, "preprocessing.crop")
+    return crop
+
+
+def _read_file(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise MissingDataError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _read_array(path: str) -> Tensor:
+    array = open_array(Path(path))
+    if array.ndim < 2 or len(array) == 0 or array.dtype.kind not in "fiu":
+        raise DataError(f"{path}: must hold one input of numbers per row, got {array.shape} {array.dtype}")
+    return torch.from_numpy(array.astype("float32"))
+
+
+def _read_csv(path: str) -> Tensor:
+    """The numbers of a table; a first line that is not numbers holds the names of the columns."""
+    with Path(path).open(newline="", encoding="utf-8-sig") as file:
+        lines = [(number, line) for number, line in enumerate(csv.reader(file), start=1) if line]
+    if lines and not _are_numbers(lines[0][1]):
+        lines = lines[1:]
+    if not lines:
+        raise DataError(f"{path}: holds no rows of numbers")
+    width = len(lines[0][1])
+    for number, line in lines:
+        if len(line) != width or not _are_numbers(line):
+            raise DataError(f"{path}, line {number}: expected {width} numbers, got {','.join(line)[:80]!r}")
+    return torch.tensor([[float(cell) for cell in line] for _, line in lines])
+
+
+def _are_numbers(line: Sequence[str]) -> bool:
+    try:
+        return all(math.isfinite(float(cell)) for cell in line)
+    except ValueError:
+        return False

@@ -1,0 +1,54 @@
+"""Sounds of one's own: one folder of recordings for each class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from pinets.data.errors import DataError, MissingDataError
+from pinets.data.samples import ClipSet, Splits
+from pinets.data.splits import divide, hold_out
+from pinets.tasks.classification.speech.audio import SOUND_SUFFIXES, read_clips
+
+__all__ = ["read_sound_folder"]
+
+
+def read_sound_folder(folder: Path, *, validation: float = 0.1, seed: int = 0) -> Splits[ClipSet]:
+    """Read recordings, WAV or FLAC, of any rate, from one folder for each class.
+
+    ``folder`` may hold ``train`` and ``test``; without them the folders of the classes are in ``folder`` itself, and
+    the test recordings are held out as those for validation are. Of each recording the loudest second is kept, mono at
+    16 kHz; a shorter one is filled with silence.
+
+    Args:
+        folder: The root.
+        validation: Fraction of every class that is held out.
+        seed: Decides which recordings are held out.
+    """
+    if not (folder / "test").is_dir():
+        return divide(_read_classes(folder / "train" if (folder / "train").is_dir() else folder), validation, seed=seed)
+    train = _read_classes(folder / "train")
+    test = _read_classes(folder / "test", train.classes)
+    return Splits(*hold_out(train, validation, seed=seed), test)
+
+
+def _read_classes(folder: Path, classes: tuple[str, ...] | None = None) -> ClipSet:
+    if not folder.is_dir():
+        raise MissingDataError(f"{folder} is missing")
+    found = tuple(sorted(path.name for path in folder.iterdir() if path.is_dir()))
+    if not found:
+        raise MissingDataError(f"{folder} has no folders: there must be one for each class")
+    if wrong := [name for name in found if classes is not None and name not in classes]:
+        raise DataError(f"{folder / wrong[0]}: there is no class {wrong[0]!r} among the training sounds")
+    paths = [path for name in found for path in sorted((folder / name).rglob("*")) if _is_sound(path)]
+    names = classes or found
+    labels = [names.index(path.relative_to(folder).parts[0]) for path in paths]
+    for name in found:
+        if names.index(name) not in labels:
+            raise DataError(f"{folder / name} holds no {' or '.join(SOUND_SUFFIXES)} files")
+    return ClipSet(read_clips(paths, convert=True), torch.tensor(labels), names)
+
+
+def _is_sound(path: Path) -> bool:
+    return path.suffix.lower() in SOUND_SUFFIXES and path.is_file()

@@ -1,0 +1,26 @@
+"""What the report of a run says beyond its curves, by the kind of its recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pinets.engine.run import RunFolder
+from pinets.engine.trained import TrainedRun
+from pinets.report import Section, paragraph
+from pinets.tasks.classification import report as classification
+
+__all__ = ["about_run"]
+
+
+def about_run(folder: RunFolder, data_dir: str | Path | None = None) -> Sequence[Section]:
+    """The sections about a finished run; a run that cannot be analysed, because its data are gone say, gets the reason.
+
+    Args:
+        folder: The run folder.
+        data_dir: The data folder; by default the one of training.
+    """
+    try:
+        return classification.run_sections(TrainedRun(folder.path, data_dir))
+    except (ValueError, RuntimeError, OSError, TypeError) as error:
+        return [Section("The network", paragraph(f"It could not be looked at: {error}"))]

@@ -1,0 +1,102 @@
+"""``pinets predict``: the answers are those of the network, for files prepared as in evaluation."""
+
+from __future__ import annotations
+
+import json
+
+import numpy
+import pytest
+import torch
+
+from pinets import resolve
+from pinets.cli import main
+from pinets.data.formats.images import encode_png
+from pinets.prediction import predict
+
+pytest.importorskip("PIL")
+
+
+@pytest.fixture
+def digit(tiny_run, tmp_path):
+    """A test image of the run as a PNG file, and the network's probabilities for it."""
+    run, data = tiny_run
+    inputs = resolve(run, data_dir=data).data
+    image = inputs.splits.test.images[3]
+    path = tmp_path / "digits" / "three.png"
+    path.parent.mkdir()
+    path.write_bytes(encode_png(image))
+    with torch.no_grad():
+        scores = resolve(run).network(inputs.evaluation(image[None])).double().softmax(1)[0]
+    return path, scores
+
+
+def test_an_image_is_prepared_and_classified_as_in_evaluation(tiny_run, digit):
+    path, scores = digit
+    (found,) = predict(tiny_run[0], [path])
+    torch.testing.assert_close(torch.tensor(found.scores, dtype=torch.float64), scores)
+    assert found.best()[0][0] == found.classes[int(scores.argmax())]
+
+
+def test_folders_tables_and_json(tiny_run, digit, tmp_path, capsys):
+    run, path = tiny_run[0], digit[0]
+    assert main(["predict", str(run), str(path.parent), "--top", "2"]) == 0
+    head, line = capsys.readouterr().out.splitlines()
+    assert head.split()[:3] == ["input", "class", "probability"]
+    assert line.split()[0] == str(path)
+    assert main(["predict", str(run), str(path), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["scores"][row["class"]] == max(row["scores"].values())
+    assert sum(row["scores"].values()) == pytest.approx(1)
+
+
+def test_exported_files_answer_as_the_run_does(tiny_run, digit, tmp_path):
+    pytest.importorskip("onnxscript")
+    run, path = tiny_run[0], digit[0]
+    expected = predict(run, [path])[0].scores
+    for target, name in (("onnx", "m.onnx"), ("safetensors", "m.safetensors")):
+        assert main(["export", str(run), "--to", target, "--out", str(tmp_path / name)]) == 0
+        assert predict(tmp_path / name, [path])[0].scores == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_table_goes_through_a_model_row_by_row(tmp_path, capsys):
+    model = "CCP(3, 2, rank=2, order=2)"
+    rows = torch.randn(70, 3, generator=torch.Generator().manual_seed(1))  # more than one batch
+    table = tmp_path / "rows.csv"
+    table.write_text("a,b,c\n" + "\n".join(",".join(map(str, row)) for row in rows.tolist()) + "\n")
+    numpy.save(tmp_path / "rows.npy", rows.numpy())
+    with torch.no_grad():
+        expected = resolve(model).network(rows)
+    for path in (table, tmp_path / "rows.npy"):
+        found = torch.tensor([one.scores for one in predict(model, [path])])
+        torch.testing.assert_close(found, expected)
+    assert main(["predict", model, str(table)]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith(f"{table}, row 2: ")
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("1,2\n3,4\n", "a row has 2 numbers, and the network takes 3"),
+        ("1,2,3\n1,x,3\n", "line 2: expected 3 numbers, got '1,x,3'"),
+        ("1,2,3\n1,nan,3\n", "line 2: expected 3 numbers"),
+        ("a,b,c\n", "holds no rows of numbers"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_named(tmp_path, capsys, content, message):
+    (tmp_path / "t.csv").write_text(content)
+    assert main(["predict", "CCP(3, 2, rank=2, order=2)", str(tmp_path / "t.csv")]) == 1
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_files_that_cannot_be_read_are_named(tiny_run, tmp_path, capsys):
+    run = str(tiny_run[0])
+    (tmp_path / "no.png").write_bytes(b"no image")
+    (tmp_path / "text.txt").write_text("text")
+    for name, message in (("no.png", "cannot be decoded"), ("text.txt", "known endings are"), ("gone.png", "no file")):
+        assert main(["predict", run, str(tmp_path / name)]) == 1
+        error = capsys.readouterr().err
+        assert name in error
+        assert message in error
+    assert main(["predict", "CCP(3, 2, rank=2, order=2)", str(tmp_path / "no.png")]) == 1
+    assert "it is not known how images are prepared" in capsys.readouterr().err
+    assert main(["predict", "nonsense(", "x.png"]) == 2
