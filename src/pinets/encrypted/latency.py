@@ -156,7 +156,7 @@ class LatencyProgram:
     """
 
     def __init__(self, circuit: Circuit, layout: InputLayout, slots: int, *, keep: bool = True) -> None:
-        self.circuit, self.layout, self.slots, self.keep = circuit, layout, slots, keep
+        self.circuit, self.layout, self.slots, self.keep = circuit.dense, layout, slots, keep
         self._maps: dict[int, _Map] = {}
 
     def run(self, evaluator: Evaluator, ciphertext: Ciphertext, output_scale: float) -> Ciphertext:

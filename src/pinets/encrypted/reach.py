@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from pinets.algebra import TooLargeError, bounds
 from pinets.encrypted.circuit import Affine, Circuit, Leaf, Tree
+from pinets.encrypted.stencil import apply, magnitudes
 
 __all__ = ["SEARCH_MARGIN", "Reach", "proven_reach", "searched_reach"]
 
@@ -51,7 +52,7 @@ def proven_reach(circuit: Circuit, low: float, high: float, known: float = 0.0) 
     """
     box = [torch.full((1, circuit.size), edge, dtype=torch.float64) for edge in (low, high)]
     output, inner = _propagate(circuit, *box)
-    entries = max(matrix.numel() for form in _forms(circuit) for matrix in form.terms.values())
+    entries = max(math.prod(matrix.shape) for form in _forms(circuit) for matrix in form.terms.values())
     if output > _TIGHT * known and entries <= _LARGEST:
         try:
             found = bounds(_AsModule(circuit), *box, precision=None)
@@ -102,8 +103,8 @@ def _propagate(circuit: Circuit, lower: Tensor, upper: Tensor) -> tuple[float, d
         middle, radius = form.constant, torch.zeros_like(form.constant)
         for value, matrix in form.terms.items():
             least, most = values[value]
-            middle = middle + (least + most) / 2 @ matrix.T
-            radius = radius + (most - least) / 2 @ matrix.abs().T
+            middle = middle + apply(matrix, (least + most) / 2)
+            radius = radius + apply(magnitudes(matrix), (most - least) / 2)
         return middle - radius, middle + radius
 
     def visit(tree: Tree, spent: int) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,7 @@ from pinets.encrypted.backend import Vector
 from pinets.encrypted.circuit import Affine, Circuit
 from pinets.encrypted.errors import PlanError
 from pinets.encrypted.plan import Parameters
+from pinets.encrypted.stencil import apply, squares
 
 __all__ = ["Simulated", "SimulatedEvaluator", "largest_error", "outputs_and_noise"]
 
@@ -188,7 +189,7 @@ def outputs_and_noise(circuit: Circuit, inputs: Tensor) -> tuple[Tensor, Tensor]
         out = form(values)
         variance = torch.ones_like(out)
         for value, matrix in form.terms.items():
-            variance = variance + variances[value] @ matrix.square().T
+            variance = variance + apply(squares(matrix), variances[value])
         return out, variance
 
     for product in circuit.products:

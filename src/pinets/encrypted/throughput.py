@@ -27,7 +27,7 @@ class ThroughputProgram:
     """
 
     def __init__(self, circuit: Circuit) -> None:
-        self.circuit = circuit
+        self.circuit = circuit.dense
 
     def run(
         self, evaluator: Evaluator, inputs: Sequence[Ciphertext], output_scale: float, spread: Spread = one_by_one
