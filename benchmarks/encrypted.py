@@ -58,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", nargs="+", help="run folders")
     parser.add_argument("--images", type=positive, default=100, help="test images (default: 100)")
     parser.add_argument("--peer-images", type=int, default=2, help="for TenSEAL; 0 to leave it out (default: 2)")
-    parser.add_argument("--packing", choices=["latency", "throughput"], default="latency", help="(default: latency)")
+    parser.add_argument(
+        "--packing", choices=["latency", "throughput", "grid"], default="latency", help="(default: latency)"
+    )
     parser.add_argument("--ring", type=positive, help="this ring size, instead of the smallest that works")
     parser.add_argument("--workers", type=positive, help="processes (default: one for each core)")
     parser.add_argument("--data", metavar="DIR", help="where datasets are (default: $PINETS_DATA)")

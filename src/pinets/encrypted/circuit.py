@@ -143,11 +143,20 @@ class Circuit:
         constant = torch.cat([self.output.constant, check @ self.output.constant])
         return Circuit(self.size, self.products, Affine(terms, constant))
 
+    @property
+    def forms(self) -> list[Affine]:
+        """All affine maps, the output's last."""
+        return [*(factor for product in self.products for factor in product.factors), self.output]
+
+    @property
+    def work(self) -> int:
+        """The multiplications of one evaluation in the clear."""
+        return sum(_work(linear) for form in self.forms for linear in form.terms.values())
+
     @cached_property
     def dense(self) -> Circuit:
         """The circuit with matrices in place of stencils."""
-        forms = [factor for product in self.products for factor in product.factors]
-        stencils = [linear for form in forms for linear in form.terms.values() if isinstance(linear, Stencil)]
+        stencils = [linear for form in self.forms for linear in form.terms.values() if isinstance(linear, Stencil)]
         if not stencils:
             return self
         entries = sum(math.prod(stencil.shape) for stencil in stencils)
@@ -192,6 +201,10 @@ class Circuit:
 
 def _dense(form: Affine) -> Affine:
     return Affine({value: matrix_of(linear) for value, linear in form.terms.items()}, form.constant)
+
+
+def _work(linear: LinearMap) -> int:
+    return math.prod((*linear.weight.shape, *linear.grid)) if isinstance(linear, Stencil) else linear.numel()
 
 
 def _degree(form: Affine, degrees: list[int]) -> int:

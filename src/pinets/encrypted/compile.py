@@ -31,7 +31,8 @@ def compile_network(model: nn.Module | Traced, example: Tensor) -> Circuit:
     """Compile a network into a circuit of affine maps and products.
 
     Batch norms, biases, convolutions, pooling and everything else that is linear between two products become one
-    matrix, or one stencil if a convolution that keeps the size is all that it is, perhaps after average pooling. A state that is added to its own product, as in CCP, becomes a factor: :math:`u x + x = (u + 1) x`.
+    matrix, or one stencil if a convolution that keeps the size is all that it is, perhaps after average pooling. A
+    state that is added to its own product, as in CCP, becomes a factor: :math:`u x + x = (u + 1) x`.
 
     Args:
         model: A network that certifies as a polynomial, or a traced one. It is not changed.
@@ -129,7 +130,9 @@ class _CircuitDomain(Domain):
         forms = [value for value in values if isinstance(value, _Form)]
         constant = function(*(form.constant for form in forms))
         known = {value: lazy.into for form in forms for value, lazy in form.terms.items()}
-        terms = {value: _Lazy(_composed(function, forms, value), known[value], constant.shape) for value in sorted(known)}
+        terms = {
+            value: _Lazy(_composed(function, forms, value), known[value], constant.shape) for value in sorted(known)
+        }
         return self._as_factor(_Form({value: lazy for value, lazy in terms.items() if lazy.answer.any()}, constant))
 
     def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> _Form:

@@ -17,7 +17,6 @@ Weights are divided by the cells' area, so that the means are sums.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product as pairs
@@ -67,7 +66,9 @@ def pack_grid(inputs: Vector, layout: GridLayout, slots: int) -> Vector:
     cell = layout.phases * layout.stride
     size = (layout.window + cell * max(layout.rows, layout.columns) + layout.margin,) * 2
     framed = np.zeros((channels, *(side + max(height, width) for side in size)))
-    framed[:, layout.margin : layout.margin + height, layout.margin : layout.margin + width] = inputs.reshape(layout.image)
+    framed[:, layout.margin : layout.margin + height, layout.margin : layout.margin + width] = inputs.reshape(
+        layout.image
+    )
     packed = np.zeros((layout.phases**2, layout.features, layout.rows, layout.columns))
     steps = [cell * np.arange(count) for count in (layout.rows, layout.columns)]
     for phase, (down, across) in enumerate(pairs(range(layout.phases), repeat=2)):
@@ -95,8 +96,8 @@ def choose_grid(circuit: Circuit, slots: int) -> GridLayout:
     layout = GridLayout((channels, height, width), phases, stride, stride + 2 * margin, margin, rows, columns)
     if layout.period > slots:
         raise PlanError(
-            f"the windows of the first convolution take {layout.period} of {slots} slots: a ring of {2 * layout.period} "
-            "would hold them"
+            f"the windows of the first convolution take {layout.period} of {slots} slots: a ring of "
+            f"{2 * layout.period} would hold them"
         )
     return layout
 
@@ -120,7 +121,7 @@ def grid_maps(circuit: Circuit, layout: GridLayout, slots: int) -> list[GridMap]
             gaps *= pool
         into = layout.period if value is None else value.period
         count = layout.phases**2 if value is None else len(value.places)
-        source = _windows(scaled, placed.rows, layout) if value is None else _Taps(scaled, placed.rows, value)
+        source = _Windows(scaled, placed.rows, layout) if value is None else _Taps(scaled, placed.rows, value)
         diagonals = make_diagonals(source, len(placed.rows), placed.rows.shape[1], into, count)
         known = np.where(placed.rows >= 0, constant[placed.rows], 0.0)
         maps.append(GridMap(diagonals, known, placed.rotation, placed.groups, placed.sums))
@@ -147,7 +148,9 @@ def _stencils(circuit: Circuit) -> list[Stencil]:
             raise PlanError("the grid packing takes chains of products of two factors each")
         first, second = maps
         if not isinstance(first, Stencil) or not isinstance(second, Stencil):
-            raise PlanError(f"the grid packing takes products of convolutions, and a factor of product {number + 1} is none")
+            raise PlanError(
+                f"the grid packing takes products of convolutions, and a factor of product {number + 1} is none"
+            )
         if first.pool != second.pool:
             raise PlanError(f"the factors of product {number + 1} are pooled differently")
         found.append(_stacked(first, second))
@@ -274,10 +277,6 @@ def _fill_gaps(stencil: Stencil, layout: GridLayout, slots: int, gaps: int, pool
     sums = tuple(gaps * across << power for across in (1, layout.columns) for power in range(steps))
     single = tuple((number,) for number in range(len(factors)))
     return _Placed(stacked, held * block if both else 0, single, sums, Layout(np.stack(values)))
-
-
-def _windows(stencil: Stencil, rows: Integers, layout: GridLayout) -> _Windows:
-    return _Windows(stencil, rows, layout)
 
 
 @dataclass(frozen=True, eq=False)

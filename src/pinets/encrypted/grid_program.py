@@ -23,12 +23,11 @@ class GridProgram:
         circuit: The circuit to evaluate.
         layout: The layout of the input.
         slots: The number of slots of a ciphertext.
-        room: The memory in bytes for encoded diagonals that are kept for the next image; the last maps' come first,
-            since at their low levels they take the least memory.
+        keep: Whether to keep encoded diagonals for the next image; they take most of the server's memory.
     """
 
-    def __init__(self, circuit: Circuit, layout: GridLayout, slots: int, *, room: float = 0) -> None:
-        self.slots, self.room = slots, room
+    def __init__(self, circuit: Circuit, layout: GridLayout, slots: int, *, keep: bool = True) -> None:
+        self.slots, self.keep, self.rows = slots, keep, circuit.output.rows
         self.maps = grid_maps(circuit, layout, slots)
         keys: set[int] = set()
         for mapped in self.maps:
@@ -43,7 +42,6 @@ class GridProgram:
     def run(self, evaluator: Evaluator, ciphertexts: Sequence[Ciphertext], output_scale: float) -> Ciphertext:
         """Evaluate the circuit. The output gets its own scale, since it must fit the base prime alone."""
         values = list(ciphertexts)
-        level = evaluator.parameters.levels
         for number, mapped in enumerate(self.maps):
             last = mapped is self.maps[-1]
             # maps at the end are applied at the lowest levels
@@ -55,13 +53,11 @@ class GridProgram:
         (output,) = values
         return output
 
-    def keeps(self, evaluator: Evaluator, number: int) -> bool:
-        """Whether the encoded diagonals of a map are kept."""
-        needed = 0
-        for at in range(len(self.maps) - 1, number - 1, -1):
-            count = sum(len(part) for sums in self.maps[at].diagonals.sums for part in sums)
-            needed += count * evaluator.parameters.plaintext_bytes(2 * (len(self.maps) - at) - 1)
-        return needed <= self.room
+    @property
+    def alive(self) -> int:
+        """The largest number of ciphertexts at once."""
+        counts = [sum(map(len, mapped.diagonals.babies.values())) + len(mapped.constant) for mapped in self.maps]
+        return max(counts) + 2
 
     def _multiplied(self, evaluator: Evaluator, mapped: GridMap, factors: list[Ciphertext]) -> list[Ciphertext]:
         """The products of the factors, pooled."""
@@ -94,7 +90,6 @@ class _Affine:
     def __post_init__(self) -> None:
         self.rotated: dict[tuple[int, int], Ciphertext] = {}
         self.mapped = self.program.maps[self.number]
-        self.keep = self.program.keeps(self.evaluator, self.number)
 
     def results(self, scale: float) -> list[Ciphertext]:
         """The results; rescaling gives them the scale."""
@@ -140,6 +135,6 @@ class _Affine:
             diagonal = np.full(len(diagonal), 1 / scale)  # SEAL refuses products with 0, which would be readable
         tiled = np.tile(diagonal, self.program.slots // len(diagonal))
         plaintext = self.evaluator.encode(tiled, self.level, scale)
-        if self.keep:
+        if self.program.keep:
             kept[key] = plaintext
         return plaintext

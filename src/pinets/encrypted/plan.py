@@ -37,7 +37,7 @@ FORMAT = 4  # of the plan's file
 
 # Measured or simulated: these differ from one planning to the next, and nothing is computed from them.
 _EXPECTATIONS = (
-    *("proven", "headroom_bits", "largest_output", "deviation", "check_tolerance", "seconds"),
+    *("proven", "headroom_bits", "largest_output", "deviation", "proven_deviation", "check_tolerance", "seconds"),
     *("key_bytes", "weight_bytes", "ciphertext_bytes"),
 )
 
@@ -175,7 +175,9 @@ class Plan:
             no input whose numbers do not fit.
         headroom_bits: The bits by which the largest numbers over the range may grow before they no longer fit.
         largest_output: The largest output of the plain network on the calibration inputs.
-        deviation: A bound for the largest difference of an output from the plain network's.
+        deviation: The largest difference of an output from the plain network's, estimated from samples.
+        proven_deviation: A bound for the same that holds for every input from ``low`` to ``high``; None if it was not
+            asked for.
         check_tolerance: The largest difference of a check value that noise explains.
         seconds: The time for one ciphertext (throughput: one set of them) where the plan was made; None if not known.
         key_bytes: The memory of the evaluation keys.
@@ -201,6 +203,7 @@ class Plan:
     headroom_bits: float
     largest_output: float
     deviation: float
+    proven_deviation: float | None
     check_tolerance: float
     seconds: float | None
     key_bytes: int
@@ -228,6 +231,10 @@ class Plan:
     def needed_bytes(self) -> int:
         """The memory of the keys, and of either their file or the ciphertexts, whichever is larger."""
         return self.key_bytes + max(self.key_bytes, self.ciphertext_bytes)
+
+    def keeps_weights(self, memory: int) -> bool:
+        """Whether the server keeps the encoded weights for the next input, given its memory in bytes."""
+        return self.key_bytes + self.ciphertext_bytes + self.weight_bytes < memory // 2
 
     @property
     def relative_deviation(self) -> float:
@@ -290,6 +297,10 @@ class Plan:
         for name in positive:
             if not getattr(self, name) > 0:
                 raise PlanError(f"{name} must be positive, got {getattr(self, name)}")
+        if self.proven_deviation is not None and not (self.proven and self.proven_deviation > 0):
+            raise PlanError(
+                f"proven_deviation must be positive, and numbers proven to fit, got {self.proven_deviation}"
+            )
         for name in ("key_bytes", "weight_bytes", "ciphertext_bytes"):
             if not 0 <= getattr(self, name) < 2**60:
                 raise PlanError(f"{name} must be a number of bytes, got {getattr(self, name)}")
@@ -308,7 +319,8 @@ class Plan:
             ("inputs", f"from {self.low:.4g} to {self.high:.4g}"),
             ("room", f"for outputs up to {self.output_bound:.4g}, {self._room()}"),
             ("precision", f"largest deviation of an output {self.deviation:.1e}, "
-                          f"{self.relative_deviation:.1e} of the largest output"),
+                          f"{self.relative_deviation:.1e} of the largest output, from samples"),
+            *([] if self.proven_deviation is None else [("proof", self._proof())]),
             ("time", self._time()),
             ("memory", f"keys {in_units(self.key_bytes)}, weights {in_units(self.weight_bytes)}, "
                        f"ciphertexts {in_units(self.ciphertext_bytes)}"),
@@ -319,6 +331,12 @@ class Plan:
         if self.proven:
             return "proven to fit for every input in the range"
         return "found by gradient ascent over the range with a margin of 2 bits, not proven"
+
+    def _proof(self) -> str:
+        return (
+            f"for every input in the range an output deviates by at most {self.proven_deviation:.1e}, but for a chance "
+            "of 2^-40 in the noise"
+        )
 
     def _time(self) -> str:
         if self.seconds is None:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 __all__ = ["LinearMap", "Stencil", "apply", "magnitudes", "matrix_by_columns", "matrix_of", "recognise", "squares"]
 
