@@ -29,6 +29,7 @@ from pinets._extras import require
 from pinets.cli.arguments import positive
 from pinets.cli.parser import UsageError
 from pinets.encrypted import Circuit, Parameters, Plan, Trial, plan_network, run_trial, split_source
+from pinets.encrypted.stencil import matrix_of
 from pinets.encrypted.workers import worker_count
 
 __all__ = ["Case", "add_arguments", "measure", "rows", "run_tenseal"]
@@ -132,8 +133,8 @@ def run_tenseal(circuit: Circuit, parameters: Parameters, inputs: Tensor) -> Pee
     context.global_scale = parameters.scale
     context.generate_galois_keys()
     (product,) = circuit.products
-    maps = [(factor.terms[0].T.tolist(), factor.constant) for factor in product.factors]
-    head = circuit.output.terms[1].T.tolist()
+    maps = [(matrix_of(factor.terms[0]).T.tolist(), factor.constant) for factor in product.factors]
+    head = matrix_of(circuit.output.terms[1]).T.tolist()
     flat = inputs.flatten(1).double()
     outputs, seconds = [], 0.0
     for one in flat.tolist():

@@ -12,7 +12,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from benchmarks.fhe_suite.stages import SIZES, STAGES
+from benchmarks.fhe_suite.stages import KINDS, SIZES, STAGES
 from pinets import resolve
 from pinets.data import Normalize, load
 from pinets.encrypted import split_source, write_plan
@@ -69,8 +69,8 @@ def prepare(suite: Path, run: str, *, data_dir: str | None = None, stand_in: boo
     found = resolve(run, data_dir=data_dir)
     source = split_source(found.network, found.data.read)
     own = suite / "submission" / "pinets"
-    for kind, count in (("single", 1), ("batch", 10_000)):
-        plan, circuit = source.plan(inputs=count, packing="latency" if count == 1 else "throughput")
+    for kind in sorted(set(KINDS)):
+        plan, circuit = source.plan(packing=kind)
         write_plan(plan, circuit, client=own / kind / "client", server=own / kind / "server")
         print(f"{kind}\n{plan}\n", flush=True)
     normalize = Normalize.of(load("mnist", data_dir).train)

@@ -1,4 +1,7 @@
-"""The stages of the suite's workload, each a process of its own; the harness starts them in its root folder."""
+"""The stages of the suite's workload, each a process of its own; the harness starts them in its root folder.
+
+Stages import what they need themselves, since the harness counts the time of imports.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +13,20 @@ from pathlib import Path
 
 import numpy as np
 
-from pinets.encrypted import decrypt_file, encrypt_file, evaluate_file, make_key_files, read_circuit
-from pinets.encrypted.folders import EVALUATION_KEYS
+__all__ = ["KINDS", "SIZES", "STAGES", "main"]
 
-__all__ = ["SIZES", "STAGES", "main"]
-
+EVALUATION_KEYS = "evaluation.keys"  # as the server's folder calls them
 SIZES = ("single", "small", "medium", "large")
+KINDS = ("latency", "latency", "throughput", "throughput")  # the packing for each size
 
 
 class _Folders:
-    """The harness's folders for a size. One image is evaluated for latency, several are evaluated together."""
+    """The harness's folders for a size. One or 15 images are evaluated one by one, 1,000 and 10,000 together."""
 
     def __init__(self, size: int) -> None:
         root = Path.cwd()
         self.model = root / "submission" / "pinets"
-        self.plan = self.model / ("single" if size == 0 else "batch")
+        self.plan = self.model / KINDS[size]
         self.data = root / "datasets" / SIZES[size] / "intermediate"
         self.io = root / "io" / SIZES[size]
         self.client = self.io / "client"
@@ -37,6 +39,8 @@ class _Folders:
 
 
 def _make_keys(folders: _Folders) -> None:
+    from pinets.encrypted import make_key_files
+
     shutil.copytree(folders.plan / "client", folders.client)
     make_key_files(folders.client, folders.keys / EVALUATION_KEYS)
 
@@ -49,10 +53,14 @@ def _preprocess_input(folders: _Folders) -> None:
 
 
 def _encrypt(folders: _Folders) -> None:
+    from pinets.encrypted import encrypt_file
+
     encrypt_file(np.load(folders.prepared / "inputs.npy"), folders.client, folders.asked)
 
 
 def _compute(folders: _Folders) -> None:
+    from pinets.encrypted import evaluate_file
+
     server = folders.io / "server"
     if not server.exists():
         shutil.copytree(folders.plan / "server", server)
@@ -61,6 +69,8 @@ def _compute(folders: _Folders) -> None:
 
 
 def _decrypt(folders: _Folders) -> None:
+    from pinets.encrypted import decrypt_file
+
     decrypt_file(folders.answered, folders.client, folders.prepared / "scores.npy")
 
 
@@ -71,7 +81,9 @@ def _postprocess(folders: _Folders) -> None:
 
 def _preprocess_model() -> None:
     """The network is compiled with the plan; this reads it once, so that a broken file is found here."""
-    for kind in ("single", "batch"):
+    from pinets.encrypted import read_circuit
+
+    for kind in sorted(set(KINDS)):
         read_circuit(Path.cwd() / "submission" / "pinets" / kind / "server")
 
 

@@ -168,7 +168,7 @@ def test_inputs_outside_a_proven_range_are_refused():
     client = Client(plan, make_keys(plan)[0].to_bytes())
     outside = np.full((1, *plan.input_shape), 2 * plan.high)
     with pytest.raises(
-        EncryptedError, match="are outside the range of the plan.*The plan's proof does not hold for them"
+        EncryptedError, match=r"are outside the range of the plan.*The plan's proof does not hold for them"
     ):
         client.encrypt(outside)
     with pytest.warns(RangeWarning, match="are outside the range"):

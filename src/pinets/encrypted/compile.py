@@ -58,7 +58,7 @@ def compile_network(model: nn.Module | Traced, example: Tensor) -> Circuit:
         raise NotCompilableError(f"the network must give one tensor, got {len(outputs)}")
     if not isinstance(outputs[0], _Form) or not outputs[0].terms:
         raise NotCompilableError("the output does not depend on the input: there is nothing to evaluate")
-    return _simplify(example.numel(), domain.products, outputs[0].affine())
+    return _simplify(example.numel(), domain.products, outputs[0].output())
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +89,10 @@ class _Lazy:
     @cached_property
     def made(self) -> LinearMap:
         """A stencil, or a matrix."""
-        stencil = recognise(self, self.into, self.out)
-        if stencil is not None:
-            return stencil
+        return recognise(self, self.into, self.out) or self.matrix
+
+    @cached_property
+    def matrix(self) -> Tensor:
         if self.into.numel() * self.out.numel() > _LARGEST:
             raise NotCompilableError(
                 f"a map of {self.out.numel()} values of {self.into.numel()} is too large for encrypted inference: at "
@@ -109,7 +110,12 @@ class _Form(Value):
     constant: Tensor
 
     def affine(self) -> Affine:
+        """The map as a factor."""
         return Affine({value: lazy.made for value, lazy in self.terms.items()}, self.constant.flatten().clone())
+
+    def output(self) -> Affine:
+        """The map as the output, which is a matrix always."""
+        return Affine({value: lazy.matrix for value, lazy in self.terms.items()}, self.constant.flatten().clone())
 
 
 def _unit(value: int, shape: torch.Size) -> _Form:

@@ -177,8 +177,8 @@ def _least_rotations(needed: NDArray[np.bool_], least: int) -> tuple[int, int]:
         while giant <= least:
             steps = folded.reshape(results, operands, least // giant, giant)
             babies = int(steps.any((0, 2)).sum())
-            used = steps.any((1, 3))
-            giants = int(sum(np.flatnonzero(one)[-1] for one in used if one.any()))
+            last = [np.flatnonzero(steps[result].any((0, 2)))[-1:] for result in range(results)]
+            giants = int(np.concatenate(last).sum())
             if best is None or babies + giants < best[0]:
                 best = (babies + giants, start, giant)
             giant *= 2

@@ -154,6 +154,8 @@ def _stencils(circuit: Circuit) -> list[Stencil]:
         if first.pool != second.pool:
             raise PlanError(f"the factors of product {number + 1} are pooled differently")
         found.append(_stacked(first, second))
+    if circuit.depth != 2 * len(found) + 1:
+        raise PlanError("the grid packing takes products of convolutions, and a factor is the value before itself")
     if not found or list(circuit.output.terms) != [len(found)]:
         raise PlanError("the grid packing takes chains of products, whose output depends on the last")
     return found

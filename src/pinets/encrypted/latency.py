@@ -24,6 +24,7 @@ from pinets.encrypted.backend import Ciphertext, Evaluator, Plaintext, Vector
 from pinets.encrypted.circuit import Affine, Circuit, Leaf, Tree
 from pinets.encrypted.errors import PlanError
 from pinets.encrypted.plan import InputLayout
+from pinets.encrypted.stencil import matrix_of
 
 __all__ = ["LatencyProgram", "choose_layout", "pack", "power_of_two", "unpack"]
 
@@ -177,7 +178,7 @@ class LatencyProgram:
                 constant[place] = factor.constant.numpy()
                 for value, matrix in factor.terms.items():
                     stacked = matrices.setdefault(value, np.zeros((height, matrix.shape[1])))
-                    stacked[place] = matrix.numpy()
+                    stacked[place] = matrix_of(matrix).numpy()
             diagonals = [
                 _diagonals(matrix, value, height, self.layout if value == 0 else None, self.slots)
                 for value, matrix in matrices.items()

@@ -31,6 +31,7 @@ LARGEST_PRIME = 60  # bits, of SEAL
 LARGEST_RING = 32768  # of SEAL
 CHECKS = 2  # check values
 _MOST_NUMBERS = 2**24  # in an input or an output
+_USEFUL = 0.01  # a bound for the deviation above this share of the largest output says little
 
 Packing = Literal["latency", "throughput", "grid"]
 FORMAT = 4  # of the plan's file
@@ -333,10 +334,14 @@ class Plan:
         return "found by gradient ascent over the range with a margin of 2 bits, not proven"
 
     def _proof(self) -> str:
-        return (
+        assert self.proven_deviation is not None
+        text = (
             f"for every input in the range an output deviates by at most {self.proven_deviation:.1e}, but for a chance "
             "of 2^-40 in the noise"
         )
+        if self.proven_deviation > _USEFUL * self.largest_output:
+            text += "; that is too loose to be of use, and the precision above is sampled"
+        return text
 
     def _time(self) -> str:
         if self.seconds is None:

@@ -181,10 +181,10 @@ def prove(plan: Plan, circuit: Circuit, *, largest_output: float = math.inf) -> 
     outputs: Sequence[Simulated]
     with np.errstate(over="ignore", invalid="ignore"):
         if plan.grid is not None:
-            packed = [pack_grid(side, plan.grid, slots) for side in sides]
-            program = GridProgram(circuit, plan.grid, slots, keep=False)
-            outputs = [program.run(evaluator, [evaluator.enclose(*one, scale) for one in zip(*packed, strict=True)],
-                                   plan.output_scale)]  # fmt: skip
+            middles, radii = (pack_grid(side, plan.grid, slots) for side in sides)
+            images = [evaluator.enclose(*one, scale=scale) for one in zip(middles, radii, strict=True)]
+            grid = GridProgram(circuit, plan.grid, slots, keep=False)
+            outputs = [grid.run(evaluator, images, plan.output_scale)]
         elif plan.layout is not None:
             middle, radius = (pack(side, plan.layout, slots) for side in sides)
             latency = LatencyProgram(circuit, plan.layout, slots, keep=False)
