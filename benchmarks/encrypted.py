@@ -29,6 +29,7 @@ from pinets._extras import require
 from pinets.cli.arguments import positive
 from pinets.cli.parser import UsageError
 from pinets.encrypted import Circuit, Parameters, Plan, Trial, plan_network, run_trial, split_source
+from pinets.encrypted.stencil import matrix_of
 from pinets.encrypted.workers import worker_count
 
 __all__ = ["Case", "add_arguments", "measure", "rows", "run_tenseal"]
@@ -58,7 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", nargs="+", help="run folders")
     parser.add_argument("--images", type=positive, default=100, help="test images (default: 100)")
     parser.add_argument("--peer-images", type=int, default=2, help="for TenSEAL; 0 to leave it out (default: 2)")
-    parser.add_argument("--packing", choices=["latency", "throughput"], default="latency", help="(default: latency)")
+    parser.add_argument(
+        "--packing", choices=["latency", "throughput", "grid"], default="latency", help="(default: latency)"
+    )
     parser.add_argument("--ring", type=positive, help="this ring size, instead of the smallest that works")
     parser.add_argument("--workers", type=positive, help="processes (default: one for each core)")
     parser.add_argument("--data", metavar="DIR", help="where datasets are (default: $PINETS_DATA)")
@@ -130,8 +133,8 @@ def run_tenseal(circuit: Circuit, parameters: Parameters, inputs: Tensor) -> Pee
     context.global_scale = parameters.scale
     context.generate_galois_keys()
     (product,) = circuit.products
-    maps = [(factor.terms[0].T.tolist(), factor.constant) for factor in product.factors]
-    head = circuit.output.terms[1].T.tolist()
+    maps = [(matrix_of(factor.terms[0]).T.tolist(), factor.constant) for factor in product.factors]
+    head = matrix_of(circuit.output.terms[1]).T.tolist()
     flat = inputs.flatten(1).double()
     outputs, seconds = [], 0.0
     for one in flat.tolist():

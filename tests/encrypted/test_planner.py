@@ -74,10 +74,10 @@ def test_what_is_only_expected_does_not_make_another_plan():
         ({"rotations": [1, "2"]}, r"plan\.rotations must be a list of values, each a whole number, got \[1, '2'\]"),
         ({"outputs": True}, r"plan\.outputs must be a whole number, got True"),
         ({"low": float("nan")}, r"plan\.low must be a number, got nan"),
-        ({"packing": "both"}, r"plan\.packing must be 'latency' or 'throughput', got 'both'"),
+        ({"packing": "both"}, r"plan\.packing must be 'latency' or 'throughput' or 'grid', got 'both'"),
         ({"parameters": 7}, r"plan\.parameters must be Parameters \(ring, .*, got 7"),
         ({"parameters": {"ring": 2048}}, r"plan\.parameters\.prime_bits is missing"),
-        ({"layout": None}, "a layout belongs to the latency packing alone"),
+        ({"layout": None}, "the latency packing has a layout and the grid packing a grid, got None"),
         ({"more": 1}, "there is no key 'plan.more'"),
     ],
 )

@@ -74,9 +74,10 @@ def _add_planning(parser: Parser, inputs: str) -> None:
     )
     parser.add_argument(
         "--packing",
-        choices=["auto", "latency", "throughput"],
+        choices=["auto", "latency", "throughput", "grid"],
         default="auto",
-        help="one input per ciphertext, or one feature of many inputs (default: what is faster for --inputs)",
+        help="one input per ciphertext, one feature of many inputs, or channels x height x width "
+        "(default: what is fastest for --inputs)",
     )
     parser.add_argument("--inputs", type=positive, help=f"how many there will be (default: {inputs})")
     parser.add_argument(
@@ -86,6 +87,11 @@ def _add_planning(parser: Parser, inputs: str) -> None:
         help="largest deviation, relative to the largest output (default: 1e-4)",
     )
     parser.add_argument("--ring", type=positive, help="this ring size, instead of the smallest that works")
+    parser.add_argument(
+        "--prove",
+        action="store_true",
+        help="accept only what is proven to fit, and bound the deviation, for every input",
+    )
 
 
 def run_plan(args: argparse.Namespace) -> int:
@@ -102,7 +108,7 @@ def run_plan(args: argparse.Namespace) -> int:
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     """The options of the planner."""
     rings = {"rings": (args.ring,)} if args.ring else {}
-    return {"packing": args.packing, "precision": args.precision, **rings}
+    return {"packing": args.packing, "precision": args.precision, "proof": args.prove, **rings}
 
 
 def _source(args: argparse.Namespace) -> Source:
@@ -164,14 +170,27 @@ def _add_encrypt(actions: Verbs) -> None:
     parser.add_argument("inputs", metavar="INPUTS", help="a .npy file")
     parser.add_argument("--client", metavar="DIR", required=True, help="with plan.json and secret.key")
     parser.add_argument("--out", metavar="FILE", required=True, help="for the server")
+    parser.add_argument("--prove", action="store_true", help="refuse a plan that was made without --prove")
+    parser.add_argument(
+        "--allow", action="store_true", help="warn of inputs outside a proven range, do not refuse them"
+    )
 
 
 def run_encrypt(args: argparse.Namespace) -> int:
     from pinets.encrypted import encrypt_file
 
-    encrypt_file(read_array(args.inputs), args.client, args.out, source=args.inputs)
+    if args.prove:
+        _require_proof(args.client)
+    encrypt_file(read_array(args.inputs), args.client, args.out, source=args.inputs, allow=args.allow)
     print(f"{args.out}: {Path(args.out).stat().st_size:,} bytes")
     return 0
+
+
+def _require_proof(folder: str) -> None:
+    from pinets.encrypted import PlanError, read_plan
+
+    if read_plan(folder).proven_deviation is None:
+        raise PlanError(f"the plan in {folder} has no proof: make one with `pinets encrypt plan ... --prove`")
 
 
 def _add_evaluate(actions: Verbs) -> None:
@@ -186,11 +205,14 @@ def _add_evaluate(actions: Verbs) -> None:
     parser.add_argument("--server", metavar="DIR", required=True, help="with plan, network and evaluation keys")
     parser.add_argument("--out", metavar="FILE", required=True, help="for the client")
     parser.add_argument("--workers", type=positive, help="processes (default: one for each core)")
+    parser.add_argument("--prove", action="store_true", help="refuse a plan that was made without --prove")
 
 
 def run_evaluate(args: argparse.Namespace) -> int:
     from pinets.encrypted import evaluate_file
 
+    if args.prove:
+        _require_proof(args.server)
     evaluate_file(args.inputs, args.server, args.out, workers=args.workers)
     print(f"{args.out}: {Path(args.out).stat().st_size:,} bytes")
     return 0

@@ -8,6 +8,7 @@ matrix.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,8 @@ import torch
 from torch import Tensor
 
 from pinets.encrypted.container import Container
-from pinets.encrypted.errors import FileError
+from pinets.encrypted.errors import FileError, PlanError
+from pinets.encrypted.stencil import LinearMap, Stencil, apply, matrix_of
 
 __all__ = [
     "Affine",
@@ -31,17 +33,19 @@ __all__ = [
     "circuit_to_container",
 ]
 
+_LARGEST = 2**27  # entries of all matrices that replace stencils, a gigabyte
+
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """A sum of matrices times values, and a constant.
+    """A sum of linear maps of values, and a constant.
 
     Attributes:
-        terms: Matrices of shape (rows, size of the value), by the number of the value.
+        terms: Matrices of shape (rows, size of the value), or stencils, by the number of the value.
         constant: A vector of as many rows.
     """
 
-    terms: dict[int, Tensor]
+    terms: dict[int, LinearMap]
     constant: Tensor
 
     @property
@@ -54,6 +58,8 @@ class Affine:
         if len(self.terms) != 1:
             return None
         ((value, matrix),) = self.terms.items()
+        if isinstance(matrix, Stencil):
+            return value if matrix.is_identity else None
         square = matrix.shape[0] == matrix.shape[1]
         return value if square and torch.equal(matrix, torch.eye(len(matrix), dtype=matrix.dtype)) else None
 
@@ -66,7 +72,7 @@ class Affine:
         """The result for a batch of the values."""
         out = self.constant.expand(len(values[0]), -1)
         for value, matrix in self.terms.items():
-            out = out + values[value] @ matrix.T
+            out = out + apply(matrix, values[value])
         return out
 
 
@@ -132,9 +138,32 @@ class Circuit:
     def with_check(self, weights: Sequence[Sequence[float]]) -> Circuit:
         """The circuit with further outputs that are weighted sums of its outputs; they reveal an overflow."""
         check = torch.tensor(weights, dtype=torch.float64)
-        terms = {value: torch.cat([matrix, check @ matrix]) for value, matrix in self.output.terms.items()}
+        matrices = {value: matrix_of(linear) for value, linear in self.output.terms.items()}
+        terms: dict[int, LinearMap] = {value: torch.cat([one, check @ one]) for value, one in matrices.items()}
         constant = torch.cat([self.output.constant, check @ self.output.constant])
         return Circuit(self.size, self.products, Affine(terms, constant))
+
+    @property
+    def forms(self) -> list[Affine]:
+        """All affine maps, the output's last."""
+        return [*(factor for product in self.products for factor in product.factors), self.output]
+
+    @property
+    def work(self) -> int:
+        """The multiplications of one evaluation in the clear."""
+        return sum(_work(linear) for form in self.forms for linear in form.terms.values())
+
+    @cached_property
+    def dense(self) -> Circuit:
+        """The circuit with matrices in place of stencils."""
+        stencils = [linear for form in self.forms for linear in form.terms.values() if isinstance(linear, Stencil)]
+        if not stencils:
+            return self
+        entries = sum(math.prod(stencil.shape) for stencil in stencils)
+        if entries > _LARGEST:
+            raise PlanError(f"the convolutions as matrices have {entries} entries, at most {_LARGEST} are possible")
+        products = tuple(Product(tuple(map(_dense, product.factors))) for product in self.products)
+        return Circuit(self.size, products, _dense(self.output))
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -168,6 +197,14 @@ class Circuit:
         for product in self.products:
             degrees.append(sum(_degree(factor, degrees) for factor in product.factors))
         return _degree(self.output, degrees)
+
+
+def _dense(form: Affine) -> Affine:
+    return Affine({value: matrix_of(linear) for value, linear in form.terms.items()}, form.constant)
+
+
+def _work(linear: LinearMap) -> int:
+    return math.prod((*linear.weight.shape, *linear.grid)) if isinstance(linear, Stencil) else linear.numel()
 
 
 def _degree(form: Affine, degrees: list[int]) -> int:
@@ -210,8 +247,13 @@ def circuit_to_container(circuit: Circuit, plan: str) -> Container:
         return name
 
     def described(form: Affine) -> dict[str, Any]:
-        terms = [[value, store(matrix), list(matrix.shape)] for value, matrix in form.terms.items()]
+        terms = [[value, *stored(linear)] for value, linear in form.terms.items()]
         return {"terms": terms, "constant": store(form.constant)}
+
+    def stored(linear: LinearMap) -> list[Any]:
+        if isinstance(linear, Stencil):
+            return [store(linear.weight), list(linear.weight.shape), list(linear.image), linear.pool]
+        return [store(linear), list(linear.shape)]
 
     facts = {
         "size": circuit.size,
@@ -227,8 +269,14 @@ def circuit_from_container(container: Container, source: object) -> Circuit:
     def restored(name: str, *shape: int) -> Tensor:
         return torch.from_numpy(np.frombuffer(container.parts[name], "<f8").astype(np.float64)).reshape(shape or (-1,))
 
+    def linear(weight: Tensor, image: Sequence[int] | None = None, pool: int = 1) -> LinearMap:
+        if image is None:
+            return weight
+        channels, height, width = image
+        return Stencil(weight, (channels, height, width), pool)
+
     def form(described: dict[str, Any]) -> Affine:
-        terms = {value: restored(name, *shape) for value, name, shape in described["terms"]}
+        terms = {value: linear(restored(name, *shape), *rest) for value, name, shape, *rest in described["terms"]}
         return Affine(terms, restored(described["constant"]))
 
     facts = container.facts
@@ -256,6 +304,7 @@ def _require_consistent(circuit: Circuit) -> None:
             for value, matrix in factor.terms.items():
                 if type(value) is not int or not 0 <= value < len(sizes):
                     raise ValueError(f"value {len(sizes)} depends on value {value!r}")
-                if matrix.shape != (rows, sizes[value]) or not matrix.isfinite().all():
+                entries = matrix.weight if isinstance(matrix, Stencil) else matrix
+                if tuple(matrix.shape) != (rows, sizes[value]) or not entries.isfinite().all():
                     raise ValueError(f"a matrix of value {len(sizes)} is not a finite one of {rows} x {sizes[value]}")
         sizes.append(rows)

@@ -11,6 +11,7 @@ import numpy as np
 from pinets.encrypted.backend import Vector
 from pinets.encrypted.container import Container, naming
 from pinets.encrypted.errors import EncryptedError, FileError, RangeWarning
+from pinets.encrypted.grid import pack_grid
 from pinets.encrypted.latency import pack, unpack
 from pinets.encrypted.machine import available_memory
 from pinets.encrypted.plan import Plan, in_units
@@ -55,10 +56,15 @@ class Client:
         with naming(source):
             self._decryptor = SealDecryptor(SealScheme(plan.parameters), container.parts["key"])
 
-    def encrypt(self, inputs: Vector) -> bytes:
+    def encrypt(self, inputs: Vector, *, allow: bool = False) -> bytes:
         """Encrypt a batch of inputs for the server.
 
-        Inputs outside the range of the plan are encrypted with a :class:`RangeWarning` that states the consequences.
+        Inputs outside the range of the plan are encrypted with a :class:`RangeWarning` that states the consequences;
+        a plan with a proof refuses them.
+
+        Args:
+            inputs: The inputs.
+            allow: Warn of inputs outside a proven range, too, instead of refusing them.
         """
         plan = self.plan
         inputs = np.asarray(inputs, dtype=np.float64)
@@ -68,9 +74,14 @@ class Client:
             )
         if not np.isfinite(inputs).all():
             raise EncryptedError(f"inputs must be finite, got {int((~np.isfinite(inputs)).sum())} that are not")
-        _warn_of_range(inputs, plan)
+        if text := _outside(inputs, plan):
+            if plan.proven_deviation is not None and not allow:
+                raise EncryptedError(f"{text}. The plan's proof does not hold for them")
+            warnings.warn(text, RangeWarning, stacklevel=2)
         flat, slots, scale = inputs.reshape(len(inputs), -1), plan.parameters.slots, plan.parameters.scale
-        if plan.layout is not None:
+        if plan.grid is not None:
+            packed = [one for row in flat for one in pack_grid(row, plan.grid, slots)]
+        elif plan.layout is not None:
             packed = [pack(row, plan.layout, slots) for row in flat]
         else:
             packed = [column for at in range(0, len(flat), slots) for column in flat[at : at + slots].T]
@@ -90,14 +101,14 @@ class Client:
         count, slots = container.facts.get("count"), plan.parameters.slots
         if type(count) is not int or count < 1:
             raise FileError(f"{source} does not say how many inputs it answers")
-        expected = count if plan.layout is not None else math.ceil(count / slots) * plan.rows
+        expected = count if plan.packing != "throughput" else math.ceil(count / slots) * plan.rows
         if len(container.parts) != expected:
             raise FileError(f"{source} holds {len(container.parts)} ciphertexts for {count} inputs, not {expected}")
         plain = []
         for number, part in enumerate(container.parts.values()):
             with naming(f"ciphertext {number} of {source}"):
                 plain.append(self._decryptor.decrypt(part))
-        if plan.layout is not None:
+        if plan.packing != "throughput":
             values = np.stack([unpack(one, plan.rows) for one in plain])
         else:
             batches = [np.stack(plain[at : at + plan.rows], axis=1) for at in range(0, expected, plan.rows)]
@@ -120,11 +131,12 @@ def _warn_of_overflow(outputs: Vector, checks: Vector, plan: Plan) -> None:
         )
 
 
-def _warn_of_range(inputs: Vector, plan: Plan) -> None:
+def _outside(inputs: Vector, plan: Plan) -> str:
+    """What inputs outside the range of the plan lead to; empty for inputs inside."""
     low, high = float(inputs.min()), float(inputs.max())
     slack = 1e-6 * (plan.high - plan.low)
     if low >= plan.low - slack and high <= plan.high + slack:
-        return
+        return ""
     growth = max(abs(low), abs(high)) / max(abs(plan.low), abs(plan.high), 1e-300)
     middle, half = (plan.low + plan.high) / 2, (plan.high - plan.low) / 2
     if growth <= 1 and half:  # not larger, but further from the middle of the range
@@ -136,4 +148,4 @@ def _warn_of_range(inputs: Vector, plan: Plan) -> None:
     )
     if lost > plan.headroom_bits:
         text += f", and {plan.headroom_bits:.1f} bits are free: the outputs can overflow"
-    warnings.warn(text, RangeWarning, stacklevel=3)
+    return text

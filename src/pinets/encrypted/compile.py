@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from pinets.algebra.graph import TraceError
 from pinets.algebra.traced import Traced, as_traced
 from pinets.encrypted.circuit import Affine, Circuit, Product
 from pinets.encrypted.errors import NotCompilableError
+from pinets.encrypted.stencil import LinearMap, matrix_by_columns, recognise
 
 __all__ = ["compile_network"]
 
@@ -29,7 +31,8 @@ def compile_network(model: nn.Module | Traced, example: Tensor) -> Circuit:
     """Compile a network into a circuit of affine maps and products.
 
     Batch norms, biases, convolutions, pooling and everything else that is linear between two products become one
-    matrix. A state that is added to its own product, as in CCP, becomes a factor: :math:`u x + x = (u + 1) x`.
+    matrix, or one stencil if a convolution that keeps the size is all that it is, perhaps after average pooling. A
+    state that is added to its own product, as in CCP, becomes a factor: :math:`u x + x = (u + 1) x`.
 
     Args:
         model: A network that certifies as a polynomial, or a traced one. It is not changed.
@@ -50,25 +53,74 @@ def compile_network(model: nn.Module | Traced, example: Tensor) -> Circuit:
     if not traced.certificate.polynomial:
         raise NotCompilableError(_what_is_in_the_way(traced.certificate.violations))
     domain = _CircuitDomain()
-    entry = _Form({0: torch.eye(example.numel(), dtype=torch.float64).reshape(-1, *example.shape)}, _zeros(example))
-    outputs = traced.graph.run(domain, [entry], dtype=torch.float64)
+    outputs = traced.graph.run(domain, [_unit(0, example.shape)], dtype=torch.float64)
     if len(outputs) != 1:
         raise NotCompilableError(f"the network must give one tensor, got {len(outputs)}")
     if not isinstance(outputs[0], _Form) or not outputs[0].terms:
         raise NotCompilableError("the output does not depend on the input: there is nothing to evaluate")
-    return _simplify(example.numel(), domain.products, outputs[0].affine())
+    return _simplify(example.numel(), domain.products, outputs[0].output())
+
+
+@dataclass(frozen=True, eq=False)
+class _Lazy:
+    """A linear function of one value, composed of the network's own operations; its matrix is made when needed."""
+
+    function: Callable[[Tensor], Tensor]
+    into: torch.Size
+    out: torch.Size
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """The results for a batch of flattened values."""
+        return torch.vmap(self.function)(values.reshape(-1, *self.into)).flatten(1)
+
+    @cached_property
+    def answer(self) -> Tensor:
+        """The result for a random value: linear maps that give the same are the same."""
+        return self(self.probe)
+
+    @cached_property
+    def probe(self) -> Tensor:
+        return torch.randn(1, self.into.numel(), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+    @property
+    def is_unit(self) -> bool:
+        return torch.equal(self.answer, self.probe)
+
+    @cached_property
+    def made(self) -> LinearMap:
+        """A stencil, or a matrix."""
+        return recognise(self, self.into, self.out) or self.matrix
+
+    @cached_property
+    def matrix(self) -> Tensor:
+        if self.into.numel() * self.out.numel() > _LARGEST:
+            raise NotCompilableError(
+                f"a map of {self.out.numel()} values of {self.into.numel()} is too large for encrypted inference: at "
+                f"most {_LARGEST} entries of a matrix; use fewer channels, larger strides or smaller images, or "
+                "convolutions that keep the size, with average pooling before them"
+            )
+        return matrix_by_columns(self, self.into.numel())
 
 
 @dataclass(frozen=True, eq=False)
 class _Form(Value):
-    """A tensor of affine forms: the coefficients of each value, and the constant."""
+    """A tensor of affine forms: a linear function of each value, and the constant."""
 
-    terms: dict[int, Tensor]  # (size of the value, *shape)
+    terms: dict[int, _Lazy]
     constant: Tensor
 
     def affine(self) -> Affine:
-        matrices = {value: tensor.flatten(1).T.contiguous() for value, tensor in self.terms.items()}
-        return Affine(matrices, self.constant.flatten().clone())
+        """The map as a factor."""
+        return Affine({value: lazy.made for value, lazy in self.terms.items()}, self.constant.flatten().clone())
+
+    def output(self) -> Affine:
+        """The map as the output, which is a matrix always."""
+        return Affine({value: lazy.matrix for value, lazy in self.terms.items()}, self.constant.flatten().clone())
+
+
+def _unit(value: int, shape: torch.Size) -> _Form:
+    """A value itself."""
+    return _Form({value: _Lazy(lambda x: x, shape, shape)}, torch.zeros(shape, dtype=torch.float64))
 
 
 class _CircuitDomain(Domain):
@@ -83,18 +135,11 @@ class _CircuitDomain(Domain):
     def linear(self, function: Callable[..., Tensor], *values: Value) -> _Form:
         forms = [value for value in values if isinstance(value, _Form)]
         constant = function(*(form.constant for form in forms))
-        terms = {}
-        for value in sorted({value for form in forms for value in form.terms}):
-            columns = [form.terms.get(value, torch.zeros_like(form.constant)) for form in forms]
-            axes = tuple(0 if value in form.terms else None for form in forms)
-            size = next(len(form.terms[value]) for form in forms if value in form.terms)
-            if size * constant.numel() > _LARGEST:
-                raise NotCompilableError(
-                    f"a map of {constant.numel()} values of {size} is too large for encrypted inference: at most "
-                    f"{_LARGEST} entries of a matrix; use fewer channels, larger strides or smaller images"
-                )
-            terms[value] = torch.vmap(function, in_dims=axes)(*columns)
-        return self._as_factor(_Form({value: part for value, part in terms.items() if part.any()}, constant))
+        known = {value: lazy.into for form in forms for value, lazy in form.terms.items()}
+        terms = {
+            value: _Lazy(_composed(function, forms, value), known[value], constant.shape) for value in sorted(known)
+        }
+        return self._as_factor(_Form({value: lazy for value, lazy in terms.items() if lazy.answer.any()}, constant))
 
     def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> _Form:
         assert isinstance(left, _Form)
@@ -116,14 +161,12 @@ class _CircuitDomain(Domain):
 
     def _multiply(self, left: _Form, right: _Form) -> _Form:
         self.products.append((left, right))
-        size = left.constant.numel()
-        unit = torch.eye(size, dtype=torch.float64).reshape(size, *left.constant.shape)
-        return _Form({len(self.products): unit}, torch.zeros_like(left.constant))
+        return _unit(len(self.products), left.constant.shape)
 
     def _as_factor(self, form: _Form) -> _Form:
         """Write u x + x as (u + 1) x, which a tree of products can balance."""
-        for value, unit in form.terms.items():
-            if value == 0 or not _is_unit(unit):
+        for value, lazy in form.terms.items():
+            if value == 0 or not lazy.is_unit:
                 continue
             left, right = self.products[value - 1]
             rest = _Form({other: part for other, part in form.terms.items() if other != value}, form.constant)
@@ -133,9 +176,15 @@ class _CircuitDomain(Domain):
         return form
 
 
-def _is_unit(part: Tensor) -> bool:
-    size = len(part)
-    return part[0].numel() == size and torch.equal(part.reshape(size, size), torch.eye(size, dtype=part.dtype))
+def _composed(function: Callable[..., Tensor], forms: Sequence[_Form], value: int) -> Callable[[Tensor], Tensor]:
+    """A function of several forms as a function of one of their values; what does not depend on it counts as zero."""
+    parts = [form.terms.get(value) for form in forms]
+    zeros = [torch.zeros_like(form.constant) for form in forms]
+
+    def composed(x: Tensor) -> Tensor:
+        return function(*(zero if part is None else part.function(x) for part, zero in zip(parts, zeros, strict=True)))
+
+    return composed
 
 
 def _equal(left: _Form, right: _Form) -> bool:
@@ -143,12 +192,8 @@ def _equal(left: _Form, right: _Form) -> bool:
         left.terms.keys() == right.terms.keys()
         and left.constant.shape == right.constant.shape
         and torch.equal(left.constant, right.constant)
-        and all(torch.equal(part, right.terms[value]) for value, part in left.terms.items())
+        and all(torch.equal(part.answer, right.terms[value].answer) for value, part in left.terms.items())
     )
-
-
-def _zeros(example: Tensor) -> Tensor:
-    return torch.zeros(example.shape, dtype=torch.float64)
 
 
 def _simplify(size: int, products: list[tuple[_Form, _Form]], output: Affine) -> Circuit:

@@ -139,7 +139,9 @@ def open_client(folder: PathLike) -> Client:
     return Client(read_plan(folder), _read(path, "secret key"), source=path)
 
 
-def encrypt_file(inputs: Vector, client: PathLike, target: PathLike, *, source: PathLike | None = None) -> None:
+def encrypt_file(
+    inputs: Vector, client: PathLike, target: PathLike, *, source: PathLike | None = None, allow: bool = False
+) -> None:
     """Encrypt a batch of inputs with the key in a client's folder, and write the file for the server.
 
     Args:
@@ -147,9 +149,10 @@ def encrypt_file(inputs: Vector, client: PathLike, target: PathLike, *, source: 
         client: The client's folder.
         target: The file to write.
         source: The file that the inputs were read from, which is not replaced.
+        allow: Warn of inputs outside a proven range instead of refusing them.
     """
     _require_other_file(target, client, source)
-    write_bytes(target, open_client(client).encrypt(inputs))
+    write_bytes(target, open_client(client).encrypt(inputs, allow=allow))
 
 
 def evaluate_file(source: PathLike, server: PathLike, target: PathLike, *, workers: int | None = None) -> None:

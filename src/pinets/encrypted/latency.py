@@ -24,6 +24,7 @@ from pinets.encrypted.backend import Ciphertext, Evaluator, Plaintext, Vector
 from pinets.encrypted.circuit import Affine, Circuit, Leaf, Tree
 from pinets.encrypted.errors import PlanError
 from pinets.encrypted.plan import InputLayout
+from pinets.encrypted.stencil import matrix_of
 
 __all__ = ["LatencyProgram", "choose_layout", "pack", "power_of_two", "unpack"]
 
@@ -156,7 +157,7 @@ class LatencyProgram:
     """
 
     def __init__(self, circuit: Circuit, layout: InputLayout, slots: int, *, keep: bool = True) -> None:
-        self.circuit, self.layout, self.slots, self.keep = circuit, layout, slots, keep
+        self.circuit, self.layout, self.slots, self.keep = circuit.dense, layout, slots, keep
         self._maps: dict[int, _Map] = {}
 
     def run(self, evaluator: Evaluator, ciphertext: Ciphertext, output_scale: float) -> Ciphertext:
@@ -177,7 +178,7 @@ class LatencyProgram:
                 constant[place] = factor.constant.numpy()
                 for value, matrix in factor.terms.items():
                     stacked = matrices.setdefault(value, np.zeros((height, matrix.shape[1])))
-                    stacked[place] = matrix.numpy()
+                    stacked[place] = matrix_of(matrix).numpy()
             diagonals = [
                 _diagonals(matrix, value, height, self.layout if value == 0 else None, self.slots)
                 for value, matrix in matrices.items()

@@ -99,6 +99,7 @@ def measure_costs(parameters: Parameters) -> Callable[[str, int], float] | None:
         "rotate": _seconds(lambda: evaluator.rotate(entry, 1)),
         "multiply": _seconds(lambda: evaluator.multiply(entry, entry)),
         "multiply_plain": _seconds(lambda: evaluator.add(evaluator.multiply_plain(entry, plaintext), product)),
+        "encode": _seconds(lambda: evaluator.encode(numbers, top, parameters.scale)),
         "rescale": _seconds(lambda: evaluator.rescale(evaluator.multiply_plain(entry, plaintext))),
     }
 

@@ -15,6 +15,7 @@ __all__ = [
     "LARGEST_PRIME",
     "RINGS",
     "SECURE_BITS",
+    "GridLayout",
     "InputLayout",
     "Packing",
     "Parameters",
@@ -30,13 +31,14 @@ LARGEST_PRIME = 60  # bits, of SEAL
 LARGEST_RING = 32768  # of SEAL
 CHECKS = 2  # check values
 _MOST_NUMBERS = 2**24  # in an input or an output
+_USEFUL = 0.01  # a bound for the deviation above this share of the largest output says little
 
-Packing = Literal["latency", "throughput"]
-FORMAT = 3  # of the plan's file
+Packing = Literal["latency", "throughput", "grid"]
+FORMAT = 4  # of the plan's file
 
 # Measured or simulated: these differ from one planning to the next, and nothing is computed from them.
 _EXPECTATIONS = (
-    *("proven", "headroom_bits", "largest_output", "deviation", "check_tolerance", "seconds"),
+    *("proven", "headroom_bits", "largest_output", "deviation", "proven_deviation", "check_tolerance", "seconds"),
     *("key_bytes", "weight_bytes", "ciphertext_bytes"),
 )
 
@@ -114,13 +116,51 @@ class InputLayout:
 
 
 @dataclass(frozen=True)
+class GridLayout:
+    """How the client arranges the windows of an image; see :mod:`pinets.encrypted.grid`.
+
+    Ciphertext (p, q) of ``phases`` x ``phases`` holds at slot (c, i, j, y, x) the pixel of channel c at row
+    ``stride`` (``phases`` y + p) + i - ``margin``, likewise the column; zero outside the image.
+
+    Attributes:
+        image: Channels, height and width.
+        phases: The square root of the number of ciphertexts.
+        stride: The distance of windows in neighbouring ciphertexts.
+        window: The side of a window.
+        margin: How far the first window begins outside the image.
+        rows: Windows from top to bottom, a power of two.
+        columns: Windows from left to right, a power of two.
+    """
+
+    image: tuple[int, int, int]
+    phases: int
+    stride: int
+    window: int
+    margin: int
+    rows: int
+    columns: int
+
+    @property
+    def features(self) -> int:
+        """The pixels of a window, rounded up to a power of two."""
+        return 1 << (self.image[0] * self.window**2 - 1).bit_length()
+
+    @property
+    def period(self) -> int:
+        """The slots that an image takes in each ciphertext; it is repeated."""
+        return self.features * self.rows * self.columns
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything that client and server must agree on, and what to expect. It holds no weights and no secrets.
 
     Attributes:
         packing: ``"latency"``: one input per ciphertext. ``"throughput"``: one feature of many inputs per ciphertext.
+            ``"grid"``: one image per handful of ciphertexts, for convolutions.
         parameters: The CKKS scheme.
-        layout: How the client repeats an input in a ciphertext; None for throughput.
+        layout: How the client repeats an input in a ciphertext; for the latency packing alone.
+        grid: How the client arranges an image; for the grid packing alone.
         input_shape: The shape of one input, without the batch axis.
         outputs: The number of outputs.
         degree: The degree in the input.
@@ -136,7 +176,9 @@ class Plan:
             no input whose numbers do not fit.
         headroom_bits: The bits by which the largest numbers over the range may grow before they no longer fit.
         largest_output: The largest output of the plain network on the calibration inputs.
-        deviation: A bound for the largest difference of an output from the plain network's.
+        deviation: The largest difference of an output from the plain network's, estimated from samples.
+        proven_deviation: A bound for the same that holds for every input from ``low`` to ``high``; None if it was not
+            asked for.
         check_tolerance: The largest difference of a check value that noise explains.
         seconds: The time for one ciphertext (throughput: one set of them) where the plan was made; None if not known.
         key_bytes: The memory of the evaluation keys.
@@ -147,6 +189,7 @@ class Plan:
     packing: Packing
     parameters: Parameters
     layout: InputLayout | None
+    grid: GridLayout | None
     input_shape: tuple[int, ...]
     outputs: int
     degree: int
@@ -161,6 +204,7 @@ class Plan:
     headroom_bits: float
     largest_output: float
     deviation: float
+    proven_deviation: float | None
     check_tolerance: float
     seconds: float | None
     key_bytes: int
@@ -173,6 +217,13 @@ class Plan:
         return self.parameters.slots if self.packing == "throughput" else 1
 
     @property
+    def parts(self) -> int:
+        """The number of ciphertexts of a batch of inputs."""
+        if self.packing == "throughput":
+            return math.prod(self.input_shape)
+        return 1 if self.grid is None else self.grid.phases**2
+
+    @property
     def rows(self) -> int:
         """The number of outputs and check values."""
         return self.outputs + len(self.check_weights)
@@ -181,6 +232,10 @@ class Plan:
     def needed_bytes(self) -> int:
         """The memory of the keys, and of either their file or the ciphertexts, whichever is larger."""
         return self.key_bytes + max(self.key_bytes, self.ciphertext_bytes)
+
+    def keeps_weights(self, memory: int) -> bool:
+        """Whether the server keeps the encoded weights for the next input, given its memory in bytes."""
+        return self.key_bytes + self.ciphertext_bytes + self.weight_bytes < memory // 2
 
     @property
     def relative_deviation(self) -> float:
@@ -213,8 +268,11 @@ class Plan:
     def _require_sane(self) -> None:
         """Refuse values of the right types that no planner gives, and that would fail or take all memory later."""
         scheme, layout, slots = self.parameters, self.layout, self.parameters.slots
-        if (layout is None) != (self.packing == "throughput"):
-            raise PlanError(f"a layout belongs to the latency packing alone, got {layout} for {self.packing}")
+        if (layout is None) != (self.packing != "latency") or (self.grid is None) != (self.packing != "grid"):
+            raise PlanError(
+                f"the latency packing has a layout and the grid packing a grid, got {layout} and {self.grid} for "
+                f"{self.packing}"
+            )
         size = math.prod(self.input_shape)
         if not self.input_shape or min(self.input_shape) < 1 or size > _MOST_NUMBERS:
             raise PlanError(f"an input has from 1 to {_MOST_NUMBERS} numbers, got shape {self.input_shape}")
@@ -224,7 +282,9 @@ class Plan:
             size <= layout.period <= slots and layout.copies >= 1 and layout.copies * layout.period <= slots
         ):
             raise PlanError(f"{layout} does not fit {size} numbers into {slots} slots")
-        if layout is not None and self.rows > slots:
+        if self.grid is not None:
+            _require_sane_grid(self.grid, self.input_shape, slots)
+        if self.packing != "throughput" and self.rows > slots:
             raise PlanError(f"{self.rows} outputs and check values do not fit {slots} slots")
         if len(self.check_weights) != CHECKS or any(len(row) != self.outputs for row in self.check_weights):
             raise PlanError(f"there must be {CHECKS} check values with a weight for each of the {self.outputs} outputs")
@@ -238,6 +298,10 @@ class Plan:
         for name in positive:
             if not getattr(self, name) > 0:
                 raise PlanError(f"{name} must be positive, got {getattr(self, name)}")
+        if self.proven_deviation is not None and not (self.proven and self.proven_deviation > 0):
+            raise PlanError(
+                f"proven_deviation must be positive, and numbers proven to fit, got {self.proven_deviation}"
+            )
         for name in ("key_bytes", "weight_bytes", "ciphertext_bytes"):
             if not 0 <= getattr(self, name) < 2**60:
                 raise PlanError(f"{name} must be a number of bytes, got {getattr(self, name)}")
@@ -256,7 +320,8 @@ class Plan:
             ("inputs", f"from {self.low:.4g} to {self.high:.4g}"),
             ("room", f"for outputs up to {self.output_bound:.4g}, {self._room()}"),
             ("precision", f"largest deviation of an output {self.deviation:.1e}, "
-                          f"{self.relative_deviation:.1e} of the largest output"),
+                          f"{self.relative_deviation:.1e} of the largest output, from samples"),
+            *([] if self.proven_deviation is None else [("proof", self._proof())]),
             ("time", self._time()),
             ("memory", f"keys {in_units(self.key_bytes)}, weights {in_units(self.weight_bytes)}, "
                        f"ciphertexts {in_units(self.ciphertext_bytes)}"),
@@ -268,11 +333,30 @@ class Plan:
             return "proven to fit for every input in the range"
         return "found by gradient ascent over the range with a margin of 2 bits, not proven"
 
+    def _proof(self) -> str:
+        assert self.proven_deviation is not None
+        text = (
+            f"for every input in the range an output deviates by at most {self.proven_deviation:.1e}, but for a chance "
+            "of 2^-40 in the noise"
+        )
+        if self.proven_deviation > _USEFUL * self.largest_output:
+            text += "; that is too loose to be of use, and the precision above is sampled"
+        return text
+
     def _time(self) -> str:
         if self.seconds is None:
             return "not known: needs tenseal"
         each = f", {self.seconds / self.batch * 1e3:.3g} ms each" if self.batch > 1 else ""
         return f"about {self.seconds:.2g} s on one core of this machine{each}"
+
+
+def _require_sane_grid(grid: GridLayout, shape: tuple[int, ...], slots: int) -> None:
+    numbers = (*grid.image, grid.phases, grid.stride, grid.window, grid.rows, grid.columns)
+    if min(numbers) < 1 or max(numbers) > slots or not 0 <= grid.margin <= grid.window or grid.image != shape:
+        raise PlanError(f"{grid} does not fit images of shape {shape}")
+    powers = all(side & (side - 1) == 0 for side in (grid.rows, grid.columns))
+    if not powers or grid.period > slots or grid.phases**2 > 64:
+        raise PlanError(f"{grid} does not fit {slots} slots")
 
 
 def in_units(size: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,21 +17,26 @@ from pinets.encrypted.backend import Vector
 from pinets.encrypted.circuit import Circuit
 from pinets.encrypted.compile import compile_network
 from pinets.encrypted.errors import PlanError
-from pinets.encrypted.latency import LatencyProgram, choose_layout, pack, power_of_two
+from pinets.encrypted.grid import choose_grid, pack_grid
+from pinets.encrypted.grid_program import GridProgram
+from pinets.encrypted.latency import LatencyProgram, choose_layout, pack, power_of_two, unpack
 from pinets.encrypted.machine import available_memory, measure_costs
 from pinets.encrypted.plan import (
     CHECKS,
     LARGEST_PRIME,
     RINGS,
     SECURE_BITS,
+    GridLayout,
     InputLayout,
     Packing,
     Parameters,
     Plan,
     in_units,
 )
+from pinets.encrypted.proof import prove
 from pinets.encrypted.reach import Reach, proven_reach, searched_reach
 from pinets.encrypted.simulate import SimulatedEvaluator, largest_error, outputs_and_noise
+from pinets.encrypted.stencil import Stencil
 from pinets.encrypted.throughput import ThroughputProgram
 
 __all__ = ["check_weights", "make_plan", "plan_network"]
@@ -40,6 +45,8 @@ _LEAST_SCALE = 24  # bits; a smaller scale drowns in noise
 _MOST_SCALE = 45
 _NOISIEST = 2  # simulated inputs, beside the one with the largest output
 _NOISE_DRAWS = 8
+_GRID_DRAWS = 2  # a draw of a large network takes seconds
+_MOST_CALIBRATION = 2**25  # entries of all values, for all inputs that the hardest are chosen from
 _TOLERANCE = 2.0**-14  # of the modulus: a check value that differs by more reveals an overflow
 
 
@@ -70,6 +77,7 @@ def make_plan(
     insecure: bool = False,
     memory: int | None = None,
     estimate_time: bool = True,
+    proof: bool = False,
 ) -> Plan:
     """Find the smallest parameters that meet a precision.
 
@@ -85,28 +93,35 @@ def make_plan(
         insecure: Give up security, for tests in small rings.
         memory: The memory in bytes; by default what is free now.
         estimate_time: Whether to measure SEAL for a moment to predict the time.
+        proof: Whether to accept only a plan in which nothing can overflow for any input in the range, with a proven
+            bound for the deviation; see :mod:`pinets.encrypted.proof`.
     """
     if not 0 < precision < math.inf:
         raise PlanError(f"the precision must be positive, got {precision}")
     if not insecure and (strange := [ring for ring in rings if ring not in RINGS]):
         raise PlanError(f"the ring size must be one of {', '.join(map(str, RINGS))}, got {strange[0]}")
     kinds: tuple[Packing, ...] = ("latency", "throughput") if packing == "auto" else (packing,)
+    if packing == "auto" and _has_stencils(circuit):
+        kinds = (*kinds, "grid")
     memory = available_memory() if memory is None else memory
     question = _ask(circuit, calibration, precision)
     reasons: list[str] = []
     found: list[Plan] = []
     for kind in kinds:
         try:
-            trial = _smallest(question, kind, rings, insecure)
+            trial = _smallest(question, kind, rings, insecure, proof)
             plan = trial.plan
             if estimate_time and (costs := measure_costs(plan.parameters)) is not None:
-                plan = replace(plan, seconds=sum(count * costs(*key) for key, count in trial.counts.items()))
+                kept = plan.keeps_weights(memory)
+                spent = [costs(*key) * count for key, count in trial.counts.items() if key[0] != "encode" or not kept]
+                plan = replace(plan, seconds=sum(spent))
             _require_memory(plan, memory)
             found.append(plan)
         except PlanError as error:
             reasons.append(f"{kind}: {error}")
     if not found:
-        raise PlanError("; ".join(reasons))
+        advice = f". {_what_would_close(question, max(rings), insecure)}" if proof else ""
+        raise PlanError("; ".join(reasons) + advice)
     return min(found, key=lambda plan: _total(plan, inputs))
 
 
@@ -114,6 +129,7 @@ def make_plan(
 class _Question:
     """A circuit, its calibration inputs and the wanted precision."""
 
+    bare: Circuit
     circuit: Circuit  # with check values
     check_weights: tuple[tuple[float, ...], ...]
     inputs: Tensor
@@ -121,6 +137,7 @@ class _Question:
     precision: float
     largest: float  # the largest output
     probes: Tensor  # the hardest inputs, which are simulated
+    grids: dict[int, tuple[GridLayout, GridProgram]] = field(default_factory=dict)  # by the number of slots
 
     @property
     def low(self) -> float:
@@ -129,6 +146,13 @@ class _Question:
     @property
     def high(self) -> float:
         return float(self.inputs.max())
+
+    def grid(self, slots: int) -> tuple[GridLayout, GridProgram]:
+        """The layout and the program of the grid packing, which take seconds to make."""
+        if slots not in self.grids:
+            layout = choose_grid(self.circuit, slots)
+            self.grids[slots] = layout, GridProgram(self.circuit, layout, slots, keep=False)
+        return self.grids[slots]
 
     @cached_property
     def proven(self) -> Reach:
@@ -149,9 +173,12 @@ class _Trial:
 
 def _ask(circuit: Circuit, calibration: Tensor, precision: float) -> _Question:
     weights = check_weights(circuit.output.rows)
-    circuit = circuit.with_check(weights)
+    bare, circuit = circuit, circuit.with_check(weights)
     inputs = calibration.flatten(1).double()
-    outputs, noise = (each.abs().amax(1) for each in outputs_and_noise(circuit, inputs))
+    most = max(16, _MOST_CALIBRATION // sum(circuit.sizes))
+    chosen = inputs[:: -(-len(inputs) // most)]
+    found = [outputs_and_noise(circuit, some) for some in chosen.split(64)]
+    outputs, noise = (torch.cat([one[at].abs().amax(1) for one in found]) for at in (0, 1))
     largest = float(outputs.max())
     if not math.isfinite(largest):
         raise PlanError("the outputs of the plain network are not finite on the calibration inputs")
@@ -160,8 +187,12 @@ def _ask(circuit: Circuit, calibration: Tensor, precision: float) -> _Question:
             "the outputs of the network are all 0 on the calibration inputs, and precision is relative to the largest "
             "output: plan with other inputs"
         )
-    probes = inputs[torch.cat([outputs.topk(1).indices, noise.topk(min(_NOISIEST, len(noise))).indices])]
-    return _Question(circuit, weights, inputs, tuple(calibration.shape[1:]), precision, largest, probes)
+    probes = chosen[torch.cat([outputs.topk(1).indices, noise.topk(min(_NOISIEST, len(noise))).indices])]
+    return _Question(bare, circuit, weights, inputs, tuple(calibration.shape[1:]), precision, largest, probes)
+
+
+def _has_stencils(circuit: Circuit) -> bool:
+    return any(isinstance(linear, Stencil) for form in circuit.forms for linear in form.terms.values())
 
 
 def check_weights(outputs: int) -> tuple[tuple[float, ...], ...]:
@@ -189,20 +220,23 @@ def _require_memory(plan: Plan, memory: int) -> None:
         )
 
 
-def _smallest(question: _Question, packing: Packing, rings: Sequence[int], insecure: bool) -> _Trial:
+def _smallest(question: _Question, packing: Packing, rings: Sequence[int], insecure: bool, proof: bool) -> _Trial:
     """The plan in the smallest ring that is precise enough; in that ring, one that is proven if there is one."""
     best: _Trial | None = None
     reason = ""
     for ring in rings:
-        for proven in (True, False):
+        for proven in (True,) if proof else (True, False):
             for parameters in _candidates(ring, question.circuit.depth, insecure):
                 try:
                     trial = _try(question, parameters, packing, question.proven if proven else question.searched)
+                    trial = _proven(question, trial) if proof else trial
                 except PlanError as error:
                     reason = str(error)
                     continue
                 if best is None or trial.plan.deviation < best.plan.deviation:
                     best = trial
+                if packing == "grid" and trial.plan.relative_deviation <= question.precision:
+                    return trial  # others would be simulated for minutes
             if best is not None and best.plan.relative_deviation <= question.precision:
                 return best
     if best is not None:
@@ -211,6 +245,48 @@ def _smallest(question: _Question, packing: Packing, rings: Sequence[int], insec
             f"{best.plan.relative_deviation:.1e}, in a ring of {best.plan.parameters.ring}"
         )
     raise PlanError(reason or _too_deep(question.circuit.depth, max(rings)))
+
+
+def _proven(question: _Question, trial: _Trial) -> _Trial:
+    """The same plan with a bound for its deviation; refuses one whose numbers can overflow."""
+    found = prove(trial.plan, question.bare, largest_output=question.proven.output)
+    if not found.closed:
+        raise PlanError(f"the proof does not close: for some inputs in the range, {found}")
+    plan = replace(trial.plan, proven_deviation=found.deviation, headroom_bits=found.headroom)
+    return _Trial(plan, trial.counts)
+
+
+def _what_would_close(question: _Question, ring: int, insecure: bool) -> str:
+    """Which range or ring leaves room for all numbers by interval arithmetic, or how many bits are missing."""
+    larger = next((other for other in RINGS if other > ring and _room(question, other, insecure, 1.0) > 0), None)
+    hints = [f"a ring of {larger} has room"] if larger else []
+    middle, half = (question.low + question.high) / 2, (question.high - question.low) / 2
+    share = next((2.0**-power for power in range(1, 11) if _room(question, ring, insecure, 2.0**-power) > 0), None)
+    if share is not None:
+        hints.append(f"inputs from {middle - share * half:.4g} to {middle + share * half:.4g} have room")
+    missing = -_room(question, ring, insecure, 1.0)
+    if 0 < missing < math.inf:
+        hints.append(
+            f"so has a network whose numbers are 2^{missing:.0f} times smaller (weight decay, a range penalty)"
+        )
+    return "What would close it: " + ("; ".join(hints) if hints else "no range of the same middle that was tried")
+
+
+def _room(question: _Question, ring: int, insecure: bool, share: float) -> float:
+    """The bits left in a ring for inputs in a share of the range."""
+    middle, half = (question.low + question.high) / 2, (question.high - question.low) / 2
+    reach = proven_reach(question.circuit, middle - share * half, middle + share * half, math.inf)
+    found = [-math.inf]
+    for parameters in _candidates(ring, question.circuit.depth, insecure):
+        if 0 < reach.output < 2.0**LARGEST_PRIME:
+            found.append(_headroom(reach, parameters, _output_scale(reach, parameters), 1))
+    return max(found)
+
+
+def _output_scale(reach: Reach, parameters: Parameters) -> float:
+    """The largest scale at which the output fits the base prime."""
+    bits = parameters.prime_bits[0] - 1 - math.ceil(math.log2(max(reach.output, 2.0**-20)))
+    return 2.0 ** min(bits, parameters.prime_bits[0] - 2, parameters.scale_bits + 8)
 
 
 def _candidates(ring: int, depth: int, insecure: bool) -> list[Parameters]:
@@ -239,12 +315,19 @@ def _too_deep(depth: int, ring: int) -> str:
     )
 
 
-def _headroom(reach: Reach, parameters: Parameters, output_scale: float) -> float:
-    """The bits between the largest number of a circuit and half the modulus at its level; the least of all levels."""
+def _headroom(reach: Reach, parameters: Parameters, output_scale: float, area: int) -> float:
+    """The bits between the largest number of a circuit and half the modulus at its level; the least of all levels.
+
+    Args:
+        reach: The largest numbers.
+        parameters: The scheme.
+        output_scale: The scale of the output.
+        area: How many numbers are summed before they are divided by the area of a pooling's cell.
+    """
     primes = parameters.prime_bits
     sizes = [(reach.output * output_scale, primes[0])]
     for spent, size in reach.inner.items():
-        sizes.append((size * parameters.scale, sum(primes[: parameters.levels - spent + 1])))
+        sizes.append((area * size * parameters.scale, sum(primes[: parameters.levels - spent + 1])))
     return min(modulus - 1 - math.log2(max(size, 1e-300)) for size, modulus in sizes)
 
 
@@ -254,14 +337,21 @@ def _try(question: _Question, parameters: Parameters, packing: Packing, reach: R
     evaluator = SimulatedEvaluator(parameters)
     if not reach.output < 2.0**LARGEST_PRIME:
         raise PlanError(f"outputs can reach {reach.output:.3g} in the range, which fits no modulus")
-    bits = parameters.prime_bits[0] - 1 - math.ceil(math.log2(max(reach.output, 2.0**-20)))
-    output_scale = 2.0 ** min(bits, parameters.prime_bits[0] - 2, parameters.scale_bits + 8)
-    headroom = _headroom(reach, parameters, output_scale)
+    output_scale = _output_scale(reach, parameters)
+    pools = [linear.pool for form in circuit.forms for linear in form.terms.values() if isinstance(linear, Stencil)]
+    area = max(pools, default=1) ** 2 if packing == "grid" else 1
+    headroom = _headroom(reach, parameters, output_scale, area)
     if headroom < 0:
         raise PlanError(f"numbers can exceed the modulus by {-headroom:.1f} bits for inputs in the range")
     room = 2.0 ** (parameters.prime_bits[0] - 1) / output_scale
     layout = choose_layout(circuit, slots) if packing == "latency" else None
-    if layout is None:
+    grid: GridLayout | None = None
+    if packing == "grid":
+        grid, program = question.grid(slots)
+        computed = _by_grid(program, grid, evaluator, question.probes, output_scale)
+        repetitions = slots // power_of_two(circuit.output.rows)
+        alive = program.alive
+    elif layout is None:
         computed = _by_throughput(circuit, evaluator, question.probes, output_scale)
         repetitions = 1
         alive = 2 * sum(circuit.sizes)  # each value at two levels
@@ -275,6 +365,7 @@ def _try(question: _Question, parameters: Parameters, packing: Packing, reach: R
         packing=packing,
         parameters=parameters,
         layout=layout,
+        grid=grid,
         input_shape=question.shape,
         outputs=circuit.output.rows - CHECKS,
         degree=circuit.degree,
@@ -289,6 +380,7 @@ def _try(question: _Question, parameters: Parameters, packing: Packing, reach: R
         headroom_bits=headroom,
         largest_output=question.largest,
         deviation=deviation,
+        proven_deviation=None,
         check_tolerance=max(4 * deviation, _TOLERANCE * 2 * room),
         seconds=None,
         key_bytes=(1 + len(evaluator.rotations)) * parameters.key_bytes,
@@ -319,4 +411,19 @@ def _by_latency(
         evaluator.encoded_bytes = 0
         out = program.run(evaluator, evaluator.encrypt(packed, scale), output_scale)
         computed.append([program.unpack(one) for one in out.values])
+    return np.array(computed)
+
+
+def _by_grid(
+    program: GridProgram, layout: GridLayout, evaluator: SimulatedEvaluator, inputs: Tensor, output_scale: float
+) -> Vector:
+    """As :func:`_by_latency`, for the grid packing."""
+    slots, scale = evaluator.parameters.slots, evaluator.parameters.scale
+    packed = np.stack([pack_grid(one, layout, slots) for one in inputs.numpy()], axis=1)
+    computed = []
+    for _ in range(_GRID_DRAWS):
+        evaluator.counts.clear()
+        evaluator.encoded_bytes = 0
+        out = program.run(evaluator, [evaluator.encrypt(one, scale) for one in packed], output_scale)
+        computed.append([unpack(one, program.rows) for one in out.values])
     return np.array(computed)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from pinets.algebra import TooLargeError, bounds
 from pinets.encrypted.circuit import Affine, Circuit, Leaf, Tree
+from pinets.encrypted.stencil import apply, magnitudes
 
 __all__ = ["SEARCH_MARGIN", "Reach", "proven_reach", "searched_reach"]
 
@@ -21,8 +22,9 @@ SEARCH_MARGIN = 2.0  # bits of room beyond the largest numbers that the search f
 _SLACK = 1.01  # covers rounding in double precision, and noise
 _LARGEST = 2**22  # entries of a matrix up to which `bounds` is tried; it takes seconds
 _TIGHT = 8.0  # times the largest known output: `bounds` is not tried where interval arithmetic comes so near
-_STARTS = 240  # inputs that climb at once
-_STEPS = 60
+_STARTS, _STEPS = 240, 60  # inputs that climb at once
+_FEW_STARTS, _FEW_STEPS = 8, 20  # in networks that take longer
+_WORK = 2**22  # multiplications in a network that does not take longer
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def proven_reach(circuit: Circuit, low: float, high: float, known: float = 0.0) 
     """
     box = [torch.full((1, circuit.size), edge, dtype=torch.float64) for edge in (low, high)]
     output, inner = _propagate(circuit, *box)
-    entries = max(matrix.numel() for form in _forms(circuit) for matrix in form.terms.values())
+    entries = max(math.prod(matrix.shape) for form in circuit.forms for matrix in form.terms.values())
     if output > _TIGHT * known and entries <= _LARGEST:
         try:
             found = bounds(_AsModule(circuit), *box, precision=None)
@@ -85,10 +87,6 @@ class _AsModule(nn.Module):
         return self.circuit(x)
 
 
-def _forms(circuit: Circuit) -> list[Affine]:
-    return [*(factor for product in circuit.products for factor in product.factors), circuit.output]
-
-
 def _propagate(circuit: Circuit, lower: Tensor, upper: Tensor) -> tuple[float, dict[int, float]]:
     """The largest output and inner numbers over a batch of boxes (points are boxes too), by interval arithmetic."""
     values = [(lower, upper)]
@@ -102,8 +100,8 @@ def _propagate(circuit: Circuit, lower: Tensor, upper: Tensor) -> tuple[float, d
         middle, radius = form.constant, torch.zeros_like(form.constant)
         for value, matrix in form.terms.items():
             least, most = values[value]
-            middle = middle + (least + most) / 2 @ matrix.T
-            radius = radius + (most - least) / 2 @ matrix.abs().T
+            middle = middle + apply(matrix, (least + most) / 2)
+            radius = radius + apply(magnitudes(matrix), (most - least) / 2)
         return middle - radius, middle + radius
 
     def visit(tree: Tree, spent: int) -> tuple[Tensor, Tensor]:
@@ -143,15 +141,16 @@ def _size(interval: tuple[Tensor, Tensor]) -> Tensor:
 def _climb(circuit: Circuit, low: float, high: float, starts: Tensor, value: int) -> Tensor:
     """Inputs in the range at which entries of a value are large; value 0 stands for the outputs."""
     generator = torch.Generator().manual_seed(value)
-    uniform = torch.rand(_STARTS, circuit.size, generator=generator, dtype=torch.float64)
+    climbing, steps = (_STARTS, _STEPS) if circuit.work <= _WORK else (_FEW_STARTS, _FEW_STEPS)
+    uniform = torch.rand(climbing, circuit.size, generator=generator, dtype=torch.float64)
     uniform[::2] = uniform[::2].round()  # every second one is a corner of the box
     x = low + (high - low) * uniform
-    count = min(len(starts), _STARTS // 4)
+    count = min(len(starts), climbing // 4)
     x[:count] = starts[:count]
-    rows = torch.arange(_STARTS)
+    rows = torch.arange(climbing)
     sign = torch.where(rows % 2 == 0, 1.0, -1.0).double()
     best = x
-    for step in range(_STEPS):
+    for step in range(steps):
         x = x.detach().requires_grad_()
         entries = _entries(circuit, x, value)
         goal = sign * entries[rows, rows // 2 % entries.shape[1]]
@@ -161,7 +160,7 @@ def _climb(circuit: Circuit, low: float, high: float, starts: Tensor, value: int
         better = goal.detach() > record
         record = torch.where(better, goal.detach(), record)
         best = torch.where(better[:, None], x.detach(), best)
-        stride = (high - low) * (0.3 if step < _STEPS // 2 else 0.05)
+        stride = (high - low) * (0.3 if step < steps // 2 else 0.05)
         x = (x.detach() + stride * slope.sign()).clamp(low, high)
     return best
 

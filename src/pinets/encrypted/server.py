@@ -11,6 +11,7 @@ from typing import Any
 from pinets.encrypted.circuit import Circuit
 from pinets.encrypted.container import Container, naming
 from pinets.encrypted.errors import FileError, KeyMismatchError
+from pinets.encrypted.grid_program import GridProgram
 from pinets.encrypted.latency import LatencyProgram
 from pinets.encrypted.machine import available_memory
 from pinets.encrypted.plan import Plan, in_units
@@ -60,11 +61,13 @@ class Server:
         if circuit.depth > plan.parameters.levels:
             raise KeyMismatchError(f"the circuit takes {circuit.depth} levels, the plan has {plan.parameters.levels}")
         self._scheme = SealScheme(plan.parameters)
-        self._program: LatencyProgram | ThroughputProgram
-        if plan.layout is None:
+        self._program: LatencyProgram | GridProgram | ThroughputProgram
+        keep = plan.keeps_weights(memory)
+        if plan.grid is not None:
+            self._program = GridProgram(circuit, plan.grid, plan.parameters.slots, keep=keep)
+        elif plan.layout is None:
             self._program = ThroughputProgram(circuit)
         else:
-            keep = plan.key_bytes + plan.ciphertext_bytes + plan.weight_bytes < memory // 2
             self._program = LatencyProgram(circuit, plan.layout, plan.parameters.slots, keep=keep)
 
     def load_keys(self, content: bytes, *, source: object = "the evaluation keys") -> EvaluationKeys:
@@ -82,17 +85,18 @@ class Server:
         container = Container.from_bytes(inputs, "inputs", source)
         container.require(plan=plan.identity, keys=keys.identity, source=source)
         entries = list(container.parts.values())
-        size = math.prod(plan.input_shape)
-        if plan.layout is None and len(entries) % size:
-            raise FileError(f"{source} holds {len(entries)} ciphertexts, not a multiple of the {size} features")
+        size = plan.parts
+        if len(entries) % size:
+            raise FileError(f"{source} holds {len(entries)} ciphertexts, not a multiple of the {size} of an input")
 
         def load(number: int) -> Any:
             with naming(f"ciphertext {number} of {source}"):
                 return self._load(entries[number], keys.evaluator)
 
         numbers = range(len(entries))
-        if isinstance(self._program, LatencyProgram):
+        if not isinstance(self._program, ThroughputProgram):
             one = partial(self._one, self._program, keys.evaluator, load)
+            numbers = range(len(entries) // size)
             # the first in this process: it encodes the weights, which the others inherit
             results = [one(number) for number in numbers[:1]] + fork_map(one, numbers[1:], self._workers)
         else:
@@ -105,9 +109,19 @@ class Server:
         parts = {str(number): part for number, part in enumerate(results)}
         return Container("outputs", plan.identity, keys.identity, parts, container.facts).to_bytes()
 
-    def _one(self, program: LatencyProgram, evaluator: SealEvaluator, load: Callable[[int], Any], number: int) -> bytes:
+    def _one(
+        self,
+        program: LatencyProgram | GridProgram,
+        evaluator: SealEvaluator,
+        load: Callable[[int], Any],
+        number: int,
+    ) -> bytes:
         with refusals(f"input {number} cannot be evaluated"):
-            return save(program.run(evaluator, load(number), self.plan.output_scale))
+            if isinstance(program, LatencyProgram):
+                return save(program.run(evaluator, load(number), self.plan.output_scale))
+            first = number * self.plan.parts
+            loaded = [load(at) for at in range(first, first + self.plan.parts)]
+            return save(program.run(evaluator, loaded, self.plan.output_scale))
 
     def _load(self, entry: bytes, evaluator: SealEvaluator) -> Any:
         """Load an input; a ciphertext that is not fresh would fail half-way."""

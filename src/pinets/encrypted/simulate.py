@@ -19,11 +19,12 @@ from pinets.encrypted.backend import Vector
 from pinets.encrypted.circuit import Affine, Circuit
 from pinets.encrypted.errors import PlanError
 from pinets.encrypted.plan import Parameters
+from pinets.encrypted.stencil import apply, squares
 
-__all__ = ["Simulated", "SimulatedEvaluator", "largest_error", "outputs_and_noise"]
+__all__ = ["FRESH", "ROUNDING", "Simulated", "SimulatedEvaluator", "largest_error", "outputs_and_noise"]
 
-_FRESH = 3.2  # standard deviation of the error in a fresh ciphertext
-_ROUNDING = 1 / math.sqrt(12)  # standard deviation of rounding to whole numbers
+FRESH = 3.2  # standard deviation of the error in a fresh ciphertext
+ROUNDING = 1 / math.sqrt(12)  # standard deviation of rounding to whole numbers
 _RISK = 0.01  # that one of the errors exceeds the stated deviation
 _MANY = 16  # so many repetitions have a mean that is about normal
 
@@ -63,11 +64,11 @@ class SimulatedEvaluator:
         # the factor from an error in the coefficients to the error in the slots
         self._spread = math.sqrt(parameters.ring / 2)
         # rounding the second half of a ciphertext, times the secret
-        self._rounding = _ROUNDING * math.sqrt(1 + 2 * parameters.ring / 3)
+        self._rounding = ROUNDING * math.sqrt(1 + 2 * parameters.ring / 3)
         self._edge = _edge(parameters.ring)
 
     def encrypt(self, values: Vector, scale: float) -> Simulated:
-        return self._disturbed(Simulated(values, self.parameters.levels, scale), _FRESH)
+        return self._disturbed(Simulated(values, self.parameters.levels, scale), FRESH)
 
     def prime(self, level: int) -> float:
         return 2.0 ** self.parameters.prime_bits[level]
@@ -83,7 +84,8 @@ class SimulatedEvaluator:
         if isinstance(values, float):
             return Simulated(np.array([values]), level, scale)
         self.encoded_bytes += self.parameters.plaintext_bytes(level)
-        return self._disturbed(Simulated(values, level, scale), _ROUNDING)
+        self.counts["encode", level] += 1
+        return self._disturbed(Simulated(values, level, scale), ROUNDING)
 
     def add(self, left: Simulated, right: Simulated) -> Simulated:
         # not checked: a partial sum may exceed the modulus as long as the whole sum does not
@@ -112,7 +114,7 @@ class SimulatedEvaluator:
         if self._noise:
             # The rounding errors of the weights, each times its input. SEAL's scales differ slightly from those here,
             # so the errors are drawn anew for each slot.
-            spread = np.sqrt((weights != 0) @ np.square(inputs)) * _ROUNDING / scale
+            spread = np.sqrt((weights != 0) @ np.square(inputs)) * ROUNDING / scale
             values = values + spread * self._random.standard_normal(values.shape)
         return Simulated(values, first.level, first.scale * scale)
 
@@ -130,7 +132,7 @@ class SimulatedEvaluator:
 
     def _rescaled(self, ciphertext: Simulated) -> Simulated:
         level = ciphertext.level
-        out = Simulated(ciphertext.values, level - 1, ciphertext.scale / self.prime(level))
+        out = replace(ciphertext, level=level - 1, scale=ciphertext.scale / self.prime(level))
         return self._checked(self._disturbed(out, self._rounding))
 
     def _switched(self, ciphertext: Simulated) -> Simulated:
@@ -139,9 +141,9 @@ class SimulatedEvaluator:
         SEAL's digits are not centred, so their mean is large in the first slots.
         """
         bits, ring = self.parameters.prime_bits, self.parameters.ring
-        digits = _FRESH * math.sqrt(sum(4.0 ** (size - bits[-1]) for size in bits[: ciphertext.level + 1]))
+        digits = FRESH * math.sqrt(sum(4.0 ** (size - bits[-1]) for size in bits[: ciphertext.level + 1]))
         edge = digits * self._edge[: ciphertext.values.shape[-1]] / 2
-        return self._disturbed(ciphertext, np.sqrt(ring * (_ROUNDING * digits) ** 2 + edge**2 + self._rounding**2))
+        return self._disturbed(ciphertext, np.sqrt(ring * (ROUNDING * digits) ** 2 + edge**2 + self._rounding**2))
 
     def _disturbed(self, ciphertext: Simulated, error: float | Vector) -> Simulated:
         if not self._noise:
@@ -188,7 +190,7 @@ def outputs_and_noise(circuit: Circuit, inputs: Tensor) -> tuple[Tensor, Tensor]
         out = form(values)
         variance = torch.ones_like(out)
         for value, matrix in form.terms.items():
-            variance = variance + variances[value] @ matrix.square().T
+            variance = variance + apply(squares(matrix), variances[value])
         return out, variance
 
     for product in circuit.products:

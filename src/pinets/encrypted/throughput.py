@@ -7,6 +7,7 @@ from functools import partial
 
 from pinets.encrypted.backend import Ciphertext, Evaluator
 from pinets.encrypted.circuit import Affine, Circuit, Leaf, Tree
+from pinets.encrypted.stencil import matrix_of
 
 __all__ = ["Spread", "ThroughputProgram", "one_by_one"]
 
@@ -27,7 +28,7 @@ class ThroughputProgram:
     """
 
     def __init__(self, circuit: Circuit) -> None:
-        self.circuit = circuit
+        self.circuit = circuit.dense
 
     def run(
         self, evaluator: Evaluator, inputs: Sequence[Ciphertext], output_scale: float, spread: Spread = one_by_one
@@ -79,7 +80,7 @@ class _Run:
         for value, matrix in form.terms.items():
             sources = self.at(value, level + 1)
             weight_scale = scale * evaluator.prime(level + 1) / evaluator.scale(sources[0])
-            part = evaluator.weighted_sum(sources, matrix[row].numpy(), weight_scale)
+            part = evaluator.weighted_sum(sources, matrix_of(matrix)[row].numpy(), weight_scale)
             total = part if total is None else evaluator.add(total, part)
         return self.plus(evaluator.rescale(total), float(form.constant[row]))
 
