@@ -20,7 +20,7 @@ from pinets.encrypted.errors import FileError, KeyMismatchError
 __all__ = ["Container", "naming"]
 
 _MAGIC = b"pinets encrypted\n"
-_VERSION = 1
+_VERSION = 2
 _LENGTH = struct.Struct("<Q")
 _DIGEST = hashlib.sha256().digest_size
 

@@ -14,7 +14,7 @@ from pinets.encrypted.errors import FileError, KeyMismatchError
 from pinets.encrypted.latency import LatencyProgram
 from pinets.encrypted.machine import available_memory
 from pinets.encrypted.plan import Plan, in_units
-from pinets.encrypted.seal import SealEvaluator, SealScheme, refusals, save
+from pinets.encrypted.seal import SealEvaluator, SealScheme, refusals
 from pinets.encrypted.throughput import ThroughputProgram
 from pinets.encrypted.workers import fork_map, worker_count
 
@@ -73,7 +73,7 @@ class Server:
         container = Container.from_bytes(content, "evaluation keys", source)
         container.require(plan=self.plan.identity, parts=names, source=source)
         with naming(source):
-            evaluator = SealEvaluator(self._scheme, *(container.parts[name] for name in names))
+            evaluator = SealEvaluator(self._scheme, *(container.parts[name] for name in names), self.plan.rotations)
         return EvaluationKeys(container.keys, evaluator)
 
     def evaluate(self, inputs: bytes, keys: EvaluationKeys, *, source: object = "the inputs") -> bytes:
@@ -101,13 +101,13 @@ class Server:
                 loaded = [load(number) for number in numbers[start : start + size]]
                 spread = partial(self._spread, keys.evaluator)
                 outputs = self._program.run(keys.evaluator, loaded, plan.output_scale, spread)
-                results += [save(output) for output in outputs]
+                results += [keys.evaluator.save(output) for output in outputs]
         parts = {str(number): part for number, part in enumerate(results)}
         return Container("outputs", plan.identity, keys.identity, parts, container.facts).to_bytes()
 
     def _one(self, program: LatencyProgram, evaluator: SealEvaluator, load: Callable[[int], Any], number: int) -> bytes:
         with refusals(f"input {number} cannot be evaluated"):
-            return save(program.run(evaluator, load(number), self.plan.output_scale))
+            return evaluator.save(program.run(evaluator, load(number), self.plan.output_scale))
 
     def _load(self, entry: bytes, evaluator: SealEvaluator) -> Any:
         """Load an input; a ciphertext that is not fresh would fail half-way."""
@@ -128,5 +128,5 @@ class Server:
 
         if self._workers == 1:
             return [checked(number) for number in numbers]
-        computed = fork_map(lambda number: save(checked(number)), numbers, self._workers)
+        computed = fork_map(lambda number: evaluator.save(checked(number)), numbers, self._workers)
         return [evaluator.load(one) for one in computed]
