@@ -10,7 +10,7 @@ from torch import nn
 from pinets.encrypted import FileError, Parameters, PlanError, compile_network
 from pinets.encrypted.latency import LatencyProgram, choose_layout, pack, unpack
 from pinets.encrypted.machine import measure_costs
-from pinets.encrypted.seal import SealDecryptor, SealEvaluator, SealScheme, make_seal_keys, save
+from pinets.encrypted.seal import SealDecryptor, SealEvaluator, SealScheme, make_seal_keys
 
 PARAMETERS = Parameters(1024, (45, 35, 35, 35, 50), 35, insecure=True)
 SLOTS = PARAMETERS.slots
@@ -20,7 +20,7 @@ SLOTS = PARAMETERS.slots
 def seal():
     scheme = SealScheme(PARAMETERS)
     secret, relinearisation, rotation = make_seal_keys(scheme, [1, 7, -3])
-    return SealDecryptor(scheme, secret), SealEvaluator(scheme, relinearisation, rotation)
+    return SealDecryptor(scheme, secret), SealEvaluator(scheme, relinearisation, rotation, [1, 7, -3])
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_operations(seal, numbers):
     x, y = (evaluator.load(decryptor.encrypt(one, PARAMETERS.scale)) for one in numbers)
 
     def same(ciphertext, expected):
-        np.testing.assert_allclose(decryptor.decrypt(save(ciphertext)), expected, atol=1e-4)
+        np.testing.assert_allclose(decryptor.decrypt(evaluator.save(ciphertext)), expected, atol=1e-4)
 
     same(x, a)
     assert evaluator.level(x) == 3
@@ -80,11 +80,12 @@ def test_a_matrix_after_adding_a_plain_vector(sizes):
     x = torch.randn(1, first, dtype=torch.float64)
     scheme = SealScheme(PARAMETERS)
     layout = choose_layout(circuit, SLOTS)
-    secret, *keys = make_seal_keys(scheme, [1 << power for power in range(9)])
-    decryptor, evaluator = SealDecryptor(scheme, secret), SealEvaluator(scheme, *keys)
+    rotations = [1 << power for power in range(9)]
+    secret, *keys = make_seal_keys(scheme, rotations)
+    decryptor, evaluator = SealDecryptor(scheme, secret), SealEvaluator(scheme, *keys, rotations)
     entry = evaluator.load(decryptor.encrypt(pack(x[0].numpy(), layout, SLOTS), PARAMETERS.scale))
     program = LatencyProgram(circuit, layout, SLOTS)
-    out = unpack(decryptor.decrypt(save(program.run(evaluator, entry, PARAMETERS.scale))), third)
+    out = unpack(decryptor.decrypt(evaluator.save(program.run(evaluator, entry, PARAMETERS.scale))), third)
     weight, bias = network[0].weight.detach().numpy(), network[0].bias.detach().numpy()
     hidden = (weight @ x[0].numpy() + bias) ** 2
     expected = network[2].weight.detach().numpy() @ hidden + network[2].bias.detach().numpy()

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pinets.cli.arguments import MODEL_HELP, example_input, positive, read_array, resolve_model, shape
+from pinets.cli.encrypt_service import add_predict, add_serve
 from pinets.cli.parser import Parser, UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
-    from pinets.encrypted import Source
+    from pinets.encrypted import Circuit, Plan, Preparation, Source
 
 __all__ = ["add_parser"]
 
@@ -36,6 +37,8 @@ def add_parser(verbs: Verbs) -> None:
             pinets encrypt evaluate asked --server mnist/server --out answered
             pinets encrypt decrypt answered --client mnist/client --out scores.npy
             pinets encrypt run runs/mnist_ccp4-small/seed-0 --images 100
+            pinets encrypt serve runs/mnist_ccp4-small/seed-0
+            pinets encrypt predict http://localhost:8000 digit.png
         """,
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
@@ -45,6 +48,8 @@ def add_parser(verbs: Verbs) -> None:
     _add_evaluate(actions)
     _add_decrypt(actions)
     _add_run(actions)
+    add_serve(actions, _add_planning, _write_folders)
+    add_predict(actions)
 
 
 def _add_plan(actions: Verbs) -> None:
@@ -95,14 +100,29 @@ def _add_planning(parser: Parser, inputs: str) -> None:
 
 
 def run_plan(args: argparse.Namespace) -> int:
-    source = _source(args)
+    source, preparation = _source(args)
     plan, circuit = source.plan(inputs=args.inputs or 1, **_options(args))
     if args.out:
-        from pinets.encrypted import write_plan
-
-        write_plan(plan, circuit, client=Path(args.out) / "client", server=Path(args.out) / "server")
+        _write(plan, circuit, preparation, Path(args.out))
     print(json.dumps(plan.to_json(), indent=1) if args.json else plan)
     return 0
+
+
+def _write_folders(args: argparse.Namespace, folder: Path) -> Path:
+    """Plan, and write the client's and the server's folder; gives the server's."""
+    source, preparation = _source(args)
+    plan, circuit = source.plan(inputs=args.inputs or 1, **_options(args))
+    return _write(plan, circuit, preparation, folder)
+
+
+def _write(plan: Plan, circuit: Circuit, preparation: Preparation, folder: Path) -> Path:
+    from pinets.encrypted import write_plan, write_preparation
+
+    client, server = folder / "client", folder / "server"
+    write_plan(plan, circuit, client=client, server=server)
+    for side in (client, server):
+        write_preparation(preparation, side)
+    return server
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
@@ -111,11 +131,11 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     return {"packing": args.packing, "precision": args.precision, "proof": args.prove, **rings}
 
 
-def _source(args: argparse.Namespace) -> Source:
-    """The network that RUN stands for, with inputs to plan with and to test with."""
+def _source(args: argparse.Namespace) -> tuple[Source, Preparation]:
+    """The network that RUN stands for, with inputs to plan with and to test with, and how inputs are prepared."""
     import torch
 
-    from pinets.encrypted import draw_source, split_source
+    from pinets.encrypted import Preparation, draw_source, split_source
 
     found = resolve_model(args.source, data_dir=args.data)
     is_run = found.recipe is not None  # of a run, or of trained weights
@@ -129,9 +149,11 @@ def _source(args: argparse.Namespace) -> Source:
         if not isinstance(found.recipe, ClassificationRecipe):
             raise UsageError(f"{args.source} is not the run of a classifier: there are no images or clips to plan with")
         source = split_source(found.network, found.data.read)
-        return source if typical is None else source.calibrated(typical)
+        preparation = Preparation.of(found.classes, found.preprocessing)
+        return (source if typical is None else source.calibrated(typical)), preparation
     low, high = args.range or (-1.0, 1.0)
-    return draw_source(found.network, tuple(example_input(found, args.input).shape[1:]), low, high, typical=typical)
+    size = tuple(example_input(found, args.input).shape[1:])
+    return draw_source(found.network, size, low, high, typical=typical), Preparation()
 
 
 def _add_keygen(actions: Verbs) -> None:
@@ -264,7 +286,7 @@ def _add_run(actions: Verbs) -> None:
 def run_all(args: argparse.Namespace) -> int:
     from pinets.encrypted import run_trial
 
-    source = _source(args)
+    source, _ = _source(args)
     plan, circuit = source.plan(inputs=args.inputs or args.images, **_options(args))
     if not args.json:
         print(f"{plan}\n", flush=True)

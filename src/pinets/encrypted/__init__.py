@@ -24,6 +24,7 @@ from pinets.encrypted.folders import (
 )
 from pinets.encrypted.plan import Parameters, Plan
 from pinets.encrypted.planner import make_plan, plan_network
+from pinets.encrypted.preparation import Preparation, read_preparation, write_preparation
 from pinets.encrypted.server import EvaluationKeys, Server
 from pinets.encrypted.trial import Trial, run_trial
 
@@ -38,6 +39,7 @@ __all__ = [
     "Parameters",
     "Plan",
     "PlanError",
+    "Preparation",
     "RangeWarning",
     "Server",
     "Source",
@@ -54,7 +56,9 @@ __all__ = [
     "plan_network",
     "read_circuit",
     "read_plan",
+    "read_preparation",
     "run_trial",
     "split_source",
     "write_plan",
+    "write_preparation",
 ]

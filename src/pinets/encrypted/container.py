@@ -10,19 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from pinets.encrypted.errors import FileError, KeyMismatchError
 
-__all__ = ["Container", "naming"]
+__all__ = ["Container", "naming", "read_containers"]
 
 _MAGIC = b"pinets encrypted\n"
-_VERSION = 1
+_VERSION = 2
 _LENGTH = struct.Struct("<Q")
 _DIGEST = hashlib.sha256().digest_size
+_LONGEST_HEADER = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Container:
     """The content of a file or a message.
 
     Attributes:
-        kind: ``"secret key"``, ``"evaluation keys"``, ``"inputs"``, ``"outputs"`` or ``"circuit"``.
+        kind: ``"secret key"``, ``"evaluation keys"``, ``"inputs"``, ``"outputs"``, ``"circuit"``, or ``"error"`` for
+            one that a server met after the first outputs.
         plan: The identity of the plan that the content belongs to.
         keys: The identity of the keys that the content belongs to; empty for a circuit.
         parts: Bytes by name.
@@ -67,6 +69,8 @@ class Container:
     @classmethod
     def from_bytes(cls, content: bytes, kind: str, source: object) -> Container:
         """Read a container of the given kind; errors name the source."""
+        if kind != "secret key" and kind_of(content) == "secret key":
+            raise FileError(f"{source} holds a secret key, not {kind}: it must never leave the client")
         view = memoryview(content)
         if bytes(view[: len(_MAGIC)]) != _MAGIC:
             raise FileError(f"{source} is not a file of pinets encrypt")
@@ -112,6 +116,49 @@ class Container:
         if missing := [name for name in parts if name not in self.parts]:
             raise FileError(f"{source} has no part {missing[0]!r}, though its checksum is right")
         return self
+
+
+def kind_of(content: bytes) -> str | None:
+    """The kind that the header of a container gives, whether or not the rest is there; None without a header."""
+    try:
+        (length,) = _LENGTH.unpack_from(content, len(_MAGIC))
+        start = len(_MAGIC) + _LENGTH.size
+        header = json.loads(content[start : start + min(length, _LONGEST_HEADER)])
+        return str(header["kind"]) if content.startswith(_MAGIC) else None
+    except (struct.error, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def read_containers(read: Callable[[int], bytes], at_most: int, source: object) -> Iterator[bytes]:
+    """Split a stream into the containers that it consists of.
+
+    Args:
+        read: Gives up to a number of bytes of the stream, and none at its end.
+        at_most: The largest size of a container.
+        source: The name of the stream in errors.
+    """
+    while start := _read_all(read, len(_MAGIC) + _LENGTH.size):
+        if len(start) < len(_MAGIC) + _LENGTH.size or not start.startswith(_MAGIC):
+            raise FileError(f"{source} is not a stream of files of pinets encrypt")
+        (length,) = _LENGTH.unpack_from(start, len(_MAGIC))
+        if length > min(at_most, _LONGEST_HEADER):
+            raise FileError(f"{source} has a header of {length} bytes, which is too long")
+        header = _read_all(read, length)
+        try:
+            size = sum(int(part[1]) for part in json.loads(header)["parts"])
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+            raise FileError(f"{source} has a malformed header, or was cut off") from error
+        if not 0 <= size <= at_most:
+            raise FileError(f"{source} has parts of {size} bytes, and at most {at_most} are expected")
+        yield start + header + _read_all(read, size + _DIGEST)
+
+
+def _read_all(read: Callable[[int], bytes], size: int) -> bytes:
+    pieces = []
+    while size and (piece := read(size)):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
 
 
 @contextmanager

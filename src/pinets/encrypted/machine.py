@@ -89,7 +89,7 @@ def measure_costs(parameters: Parameters) -> Callable[[str, int], float] | None:
     except ModuleNotFoundError:
         return None
     secret, relinearisation, rotation = make_seal_keys(scheme, [1])
-    evaluator = SealEvaluator(scheme, relinearisation, rotation)
+    evaluator = SealEvaluator(scheme, relinearisation, rotation, [1])
     numbers = np.full(parameters.slots, 0.5)
     entry = evaluator.load(SealDecryptor(scheme, secret).encrypt(numbers, parameters.scale))
     top = parameters.levels

@@ -15,10 +15,11 @@ import numpy as np
 
 from pinets._extras import require
 from pinets.encrypted.backend import Vector
+from pinets.encrypted.compact import CompactForm
 from pinets.encrypted.errors import EncryptedError, FileError, PlanError
 from pinets.encrypted.plan import Parameters
 
-__all__ = ["SealDecryptor", "SealEvaluator", "SealScheme", "make_seal_keys", "refusals", "save"]
+__all__ = ["SealDecryptor", "SealEvaluator", "SealScheme", "make_seal_keys", "refusals"]
 
 _GENERATOR = 3  # of SEAL's group of rotations
 _SAME = 1e-9  # scales with a smaller relative difference count as equal
@@ -60,6 +61,8 @@ class SealScheme:
             self.level_names.insert(0, data.parms_id())
             data = data.next_context_data()
         self._levels = {tuple(name): level for level, name in enumerate(self.level_names)}
+        keys = self.context.key_context_data().parms_id()
+        self.compact = CompactForm(parameters.ring, parameters.prime_bits, [*self.level_names, keys])
 
     def level(self, ciphertext: Any) -> int:
         return self._levels[tuple(ciphertext.parms_id())]
@@ -70,18 +73,31 @@ class SealScheme:
         self.encoder.encode(numbers, self.level_names[level], scale, plaintext)
         return plaintext
 
-    def read(self, kind: str, content: bytes) -> Any:
-        """Load an object that SEAL saved; SEAL checks it against the parameters."""
+    def read(self, kind: str, native: bytes) -> Any:
+        """Load an object in SEAL's format; SEAL checks it against the parameters."""
         made = getattr(_seal(), kind)()
         try:
-            _through_file(lambda path: made.load(self.context, path), content)
+            _through_file(lambda path: made.load(self.context, path), native)
         except (RuntimeError, ValueError) as error:
             raise FileError(f"this is not a {kind} for these parameters") from error
         return made
 
+    def read_ciphertext(self, content: bytes) -> Any:
+        """Load a ciphertext in the compact form."""
+        return self.read("Ciphertext", self.compact.unpack_ciphertext(content))
 
-def save(value: Any) -> bytes:
-    """Serialise an object of SEAL."""
+    def save_ciphertext(self, ciphertext: Any) -> bytes:
+        """Serialise a ciphertext in the compact form."""
+        return self.compact.pack_ciphertext(_save(ciphertext))
+
+    def galois_elements(self, rotations: Sequence[int]) -> list[int]:
+        """The elements of the Galois group for rotation steps; the bindings take these."""
+        ring = self.parameters.ring
+        return sorted({pow(_GENERATOR, step % (ring // 2), 2 * ring) for step in rotations})
+
+
+def _save(value: Any) -> bytes:
+    """Serialise an object in SEAL's format, compressed by SEAL."""
     return _through_file(value.save)
 
 
@@ -99,15 +115,13 @@ def _through_file(action: Callable[[str], object], content: bytes | None = None)
 def make_seal_keys(scheme: SealScheme, rotations: Sequence[int]) -> tuple[bytes, bytes, bytes]:
     """Make a secret key, and the keys for relinearisation and for rotations that the server gets; serialised.
 
-    SEAL saves the seed of the random half of each key instead of the half itself.
+    The server's are in the compact form, with the seed of the random half of each key instead of the half itself.
     """
-    seal = _seal()
-    generator = seal.KeyGenerator(scheme.context)
-    ring = scheme.parameters.ring
-    # the bindings take elements of the Galois group, not steps
-    elements = sorted({pow(_GENERATOR, step % (ring // 2), 2 * ring) for step in rotations})
-    rotation = save(generator.create_galois_keys(elements)) if elements else b""
-    return save(generator.secret_key()), save(generator.create_relin_keys()), rotation
+    generator = _seal().KeyGenerator(scheme.context)
+    elements = scheme.galois_elements(rotations)
+    rotation = scheme.compact.pack_keys(_save(generator.create_galois_keys(elements))) if elements else b""
+    relinearisation = scheme.compact.pack_keys(_save(generator.create_relin_keys()))
+    return _save(generator.secret_key()), relinearisation, rotation
 
 
 class SealDecryptor:
@@ -121,33 +135,48 @@ class SealDecryptor:
 
     def encrypt(self, values: Vector, scale: float) -> bytes:
         plaintext = self._scheme.encode(values, self._scheme.parameters.levels, scale)
-        return save(self._encryptor.encrypt_symmetric(plaintext))  # SEAL saves a seed for one half
+        return self._scheme.save_ciphertext(self._encryptor.encrypt_symmetric(plaintext))  # a seed for one half
 
     def decrypt(self, ciphertext: bytes) -> Vector:
-        plaintext, loaded = _seal().Plaintext(), self._scheme.read("Ciphertext", ciphertext)
+        plaintext, loaded = _seal().Plaintext(), self._scheme.read_ciphertext(ciphertext)
         with refusals("this cannot be decrypted"):
             self._decryptor.decrypt(loaded, plaintext)
             return np.array(self._scheme.encoder.decode_double(plaintext))
 
 
 class SealEvaluator:
-    """SEAL's evaluator as :class:`pinets.encrypted.backend.Evaluator`."""
+    """SEAL's evaluator as :class:`pinets.encrypted.backend.Evaluator`.
 
-    def __init__(self, scheme: SealScheme, relinearisation: bytes, rotation: bytes) -> None:
+    Args:
+        scheme: The scheme.
+        relinearisation: The key for relinearisation, in the compact form.
+        rotation: The keys for rotations, in the compact form.
+        rotations: The steps that the keys must be for.
+    """
+
+    def __init__(
+        self, scheme: SealScheme, relinearisation: bytes, rotation: bytes, rotations: Sequence[int] = ()
+    ) -> None:
         self.scheme = scheme
         self._seal = _seal()
         self._evaluator = self._seal.Evaluator(scheme.context)
-        self._relinearisation = scheme.read("RelinKeys", relinearisation)
+        self._relinearisation = scheme.read("RelinKeys", scheme.compact.unpack_keys(relinearisation, [0]))
         if not self._relinearisation.has_key(2):  # keys for rotations have the same form, and SEAL would crash
             raise FileError("the key for relinearisation is missing from the relinearisation keys")
-        self._rotation = scheme.read("GaloisKeys", rotation) if rotation else None
+        indices = [element // 2 for element in scheme.galois_elements(rotations)]
+        if bool(rotation) != bool(indices):
+            raise FileError(f"the plan asks for {len(indices)} keys for rotations, got {len(rotation)} bytes of them")
+        self._rotation = scheme.read("GaloisKeys", scheme.compact.unpack_keys(rotation, indices)) if indices else None
 
     @property
     def parameters(self) -> Parameters:
         return self.scheme.parameters
 
     def load(self, content: bytes) -> Any:
-        return self.scheme.read("Ciphertext", content)
+        return self.scheme.read_ciphertext(content)
+
+    def save(self, ciphertext: Any) -> bytes:
+        return self.scheme.save_ciphertext(ciphertext)
 
     def prime(self, level: int) -> float:
         return self.scheme.primes[level]

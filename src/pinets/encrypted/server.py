@@ -15,11 +15,11 @@ from pinets.encrypted.grid_program import GridProgram
 from pinets.encrypted.latency import LatencyProgram
 from pinets.encrypted.machine import available_memory
 from pinets.encrypted.plan import Plan, in_units
-from pinets.encrypted.seal import SealEvaluator, SealScheme, refusals, save
+from pinets.encrypted.seal import SealEvaluator, SealScheme, refusals
 from pinets.encrypted.throughput import ThroughputProgram
 from pinets.encrypted.workers import fork_map, worker_count
 
-__all__ = ["EvaluationKeys", "Server"]
+__all__ = ["EvaluationKeys", "Server", "key_file_bytes", "request_bytes", "split_inputs"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,8 @@ class Server:
         container = Container.from_bytes(content, "evaluation keys", source)
         container.require(plan=self.plan.identity, parts=names, source=source)
         with naming(source):
-            evaluator = SealEvaluator(self._scheme, *(container.parts[name] for name in names))
+            relinearisation, rotation = (container.parts[name] for name in names)
+            evaluator = SealEvaluator(self._scheme, relinearisation, rotation, self.plan.rotations)
         return EvaluationKeys(container.keys, evaluator)
 
     def evaluate(self, inputs: bytes, keys: EvaluationKeys, *, source: object = "the inputs") -> bytes:
@@ -105,7 +106,7 @@ class Server:
                 loaded = [load(number) for number in numbers[start : start + size]]
                 spread = partial(self._spread, keys.evaluator)
                 outputs = self._program.run(keys.evaluator, loaded, plan.output_scale, spread)
-                results += [save(output) for output in outputs]
+                results += [keys.evaluator.save(output) for output in outputs]
         parts = {str(number): part for number, part in enumerate(results)}
         return Container("outputs", plan.identity, keys.identity, parts, container.facts).to_bytes()
 
@@ -118,10 +119,10 @@ class Server:
     ) -> bytes:
         with refusals(f"input {number} cannot be evaluated"):
             if isinstance(program, LatencyProgram):
-                return save(program.run(evaluator, load(number), self.plan.output_scale))
+                return evaluator.save(program.run(evaluator, load(number), self.plan.output_scale))
             first = number * self.plan.parts
             loaded = [load(at) for at in range(first, first + self.plan.parts)]
-            return save(program.run(evaluator, loaded, self.plan.output_scale))
+            return evaluator.save(program.run(evaluator, loaded, self.plan.output_scale))
 
     def _load(self, entry: bytes, evaluator: SealEvaluator) -> Any:
         """Load an input; a ciphertext that is not fresh would fail half-way."""
@@ -142,5 +143,38 @@ class Server:
 
         if self._workers == 1:
             return [checked(number) for number in numbers]
-        computed = fork_map(lambda number: save(checked(number)), numbers, self._workers)
+        computed = fork_map(lambda number: evaluator.save(checked(number)), numbers, self._workers)
         return [evaluator.load(one) for one in computed]
+
+
+def split_inputs(content: bytes, plan: Plan, *, source: object = "the inputs") -> list[bytes]:
+    """Split a request into requests that each hold what is evaluated at once: one ciphertext, or one set of them."""
+    container = Container.from_bytes(content, "inputs", source).require(plan=plan.identity, source=source)
+    size = 1 if plan.layout is not None else math.prod(plan.input_shape)
+    entries, count = list(container.parts.values()), container.facts.get("count")
+    if type(count) is not int or count < 1 or len(entries) != math.ceil(count / plan.batch) * size:
+        raise FileError(f"{source} holds {len(entries)} ciphertexts, which do not fit {count} inputs")
+    groups = []
+    for number, start in enumerate(range(0, len(entries), size)):
+        parts = {str(at): entry for at, entry in enumerate(entries[start : start + size])}
+        facts = {"count": min(plan.batch, count - number * plan.batch)}
+        groups.append(Container("inputs", container.plan, container.keys, parts, facts).to_bytes())
+    return groups
+
+
+def key_file_bytes(plan: Plan) -> int:
+    """The size of the evaluation keys that clients of this plan send, without the container around them."""
+    compact = SealScheme(plan.parameters).compact
+    return compact.key_bytes(1) + (compact.key_bytes(len(plan.rotations)) if plan.rotations else 0)
+
+
+def request_bytes(plan: Plan, groups: int = 1) -> int:
+    """The size of encrypted inputs, without the container around them.
+
+    Args:
+        plan: The plan.
+        groups: The number of ciphertexts, or sets of them.
+    """
+    size = 1 if plan.layout is not None else math.prod(plan.input_shape)
+    primes = plan.parameters.levels + 1
+    return groups * size * SealScheme(plan.parameters).compact.ciphertext_bytes(primes, seeded=True)
