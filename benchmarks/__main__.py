@@ -26,6 +26,7 @@ SUBJECTS = {
     "export": "exported networks in onnxruntime against torch",
     "bounds": "sound bounds against plain intervals; certified against attacked accuracy",
     "encrypted": "encrypted inference against TenSEAL's own matrix product",
+    "service": "encrypted inference over HTTP under load: throughput, latency, memory, workers that are killed",
 }
 
 
