@@ -1,6 +1,7 @@
 # Everything below sets itself up in an environment of its own (.venv) and leaves the system's Python alone.
 #
 #   make quickstart   train polynomial networks on handwritten digits, and write a report
+#   make demo         draw a digit in the browser and have it classified encrypted (needs npm; trains for a minute first)
 #   make test         lint, format, types, tests, doctests
 #   make verify       the heavier tests
 #   make lint         lint, format, types
@@ -17,16 +18,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 # the first run needs less than the tests do
 FOR_TRAINING := $(VENV)/.installed-train
+FOR_DEMO := $(VENV)/.installed-train,serve
 FOR_TESTS := $(VENV)/.installed-dev
 FOR_DOCS := $(VENV)/.installed-docs
 # one thread for each of the two workers: more only get in each other's way
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: quickstart test verify lint docs clean
+.PHONY: quickstart demo test verify lint docs clean
 .DEFAULT_GOAL := test
 
 quickstart: $(FOR_TRAINING)
 	$(BIN)/pinets quickstart
+
+demo: $(FOR_DEMO)
+	$(BIN)/python -m pinets.encrypted.service.wasm
+	$(BIN)/pinets train mnist_ccp4 --scale small --resume
+	$(BIN)/pinets encrypt serve runs/mnist_ccp4-small/seed-0
 
 test: lint
 	$(PYTEST) -m "not slow"

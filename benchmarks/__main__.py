@@ -27,6 +27,7 @@ SUBJECTS = {
     "bounds": "sound bounds against plain intervals; certified against attacked accuracy",
     "encrypted": "encrypted inference against TenSEAL's own matrix product",
     "colour": "a convolutional network on an encrypted colour image: seconds, memory and bytes",
+    "service": "encrypted inference over HTTP under load: throughput, latency, memory, workers that are killed",
 }
 
 

@@ -21,7 +21,7 @@ log = logging.getLogger("pinets.service")
 
 _START_SECONDS = 300.0  # importing torch on a busy machine
 _PAUSE_SECONDS = 2.0  # after a worker that did not start
-_OVERTAKEN = 8  # requests that may go before the one that waits longest, because their keys are loaded
+_OVERTAKEN = 1  # requests that may go before the one that waits longest, because their keys are loaded; more is unfair
 
 
 class WorkerError(RuntimeError):
