@@ -29,6 +29,7 @@ from pinets.data.formats.npy import open_array
 from pinets.data.formats.pickles import load_arrays
 from pinets.data.formats.shards import open_shards, write_shards
 from pinets.data.samples import ImageSet, Splits
+from pinets.data.sets.cifar import read_cifar10
 from pinets.engine.checkpoint import Checkpoints
 from pinets.engine.run import RunFolder
 from pinets.export import export, read_metadata
@@ -187,6 +188,21 @@ def _exported(ending: str) -> Reader:
     return Reader(make, lambda folder: read_metadata(folder / f"m.{ending}"))
 
 
+def _make_cifar(folder: Path) -> None:
+    batch = {b"data": np.zeros((4, 3072), np.uint8), b"labels": [0, 1, 0, 1]}
+    names = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
+    for name in names:
+        (folder / name).write_bytes(pickle.dumps(batch, protocol=2))
+    (folder / "batches.meta").write_bytes(pickle.dumps({b"label_names": [b"cat", b"dog"]}, protocol=2))
+
+
+def _make_binary_cifar(folder: Path) -> None:
+    names = [*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"]
+    for name in names:
+        (folder / name).write_bytes(b"".join(bytes([label]) + bytes(3072) for label in (0, 1, 0, 1)))
+    (folder / "batches.meta.txt").write_text("cat\ndog\n")
+
+
 def _make_records(folder: Path) -> None:
     data, lines = b"", []
     for key in range(5):
@@ -269,6 +285,8 @@ READERS = {
     ),
     "pickle": Reader(_write("batch", pickle.dumps(BATCH, protocol=2)), lambda folder: load_arrays(folder / "batch")),
     "pickle 4": Reader(_write("batch", pickle.dumps(BATCH, protocol=4)), lambda folder: load_arrays(folder / "batch")),
+    "cifar": Reader(_make_cifar, read_cifar10),
+    "binary cifar": Reader(_make_binary_cifar, read_cifar10),
     "pack": Reader(
         _write("lfw.bin", pickle.dumps(([_png()] * 4, [True, False]), protocol=2)),
         lambda folder: _read_all(open_pack(folder / "lfw.bin", size=8).faces),

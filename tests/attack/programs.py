@@ -6,6 +6,8 @@ coefficients, contributions of each degree and bounds must agree with the last.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -152,8 +154,6 @@ def compare(tally: Tally, name: str, program: Program, exact: Array, features: i
 
 
 def check_coefficients(tally: Tally, name: str, found: Any, n: int, output: int, terms: Any, largest: float) -> None:
-    import math
-
     if n not in found.coefficients:
         tally.check(not any(sum(exponents) == n for exponents in terms), f"{name} is missing")
         return
@@ -163,16 +163,10 @@ def check_coefficients(tally: Tally, name: str, found: Any, n: int, output: int,
         if sum(exponents) == n:
             index = [axis for axis, exponent in enumerate(exponents) for _ in range(exponent)]
             share = float(coefficient) * math.prod(map(math.factorial, exponents)) / math.factorial(n)
-            for order in set(permutations(index)):
+            for order in set(itertools.permutations(index)):
                 expected[order] = share
     apart = (tensor - expected).abs().max().item() if tensor.numel() else 0.0
     tally.check(apart <= 1e-9 * largest, f"{name} is off by {apart:.2g}")
-
-
-def permutations(index: list[int]) -> Any:
-    import itertools
-
-    return itertools.permutations(index)
 
 
 def check_bounds(

@@ -259,3 +259,13 @@ def test_damaged_pickle(tmp_path, keep):
     path.write_bytes(pickle.dumps({b"data": np.zeros((2, 3072), dtype=np.uint8)})[:keep])
     with pytest.raises(DataError, match="batch: cannot be unpickled"):
         load_arrays(path)
+
+
+def test_class_names_that_are_no_text_are_refused_by_name(tmp_path):
+    (tmp_path / "batches.meta").write_bytes(pickle.dumps({b"label_names": [b"cat", b"\xff"]}, protocol=2))
+    with pytest.raises(DataError, match=r"batches\.meta: the names of its classes must be UTF-8"):
+        read_cifar10(tmp_path)
+    (tmp_path / "batches.meta").unlink()
+    (tmp_path / "batches.meta.txt").write_bytes(b"cat\n\xff\n")
+    with pytest.raises(DataError, match=r"batches\.meta\.txt: must be text in UTF-8, but byte 4 is none"):
+        read_cifar10(tmp_path)

@@ -25,6 +25,7 @@ from pinets._files import PathLike
 from pinets.data.encoded import EncodedSet, complete, in_their_channels
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.formats.images import Crop, encode_png
+from pinets.data.formats.text import read_text
 from pinets.data.samples import ImageSet, Splits, check_labels
 from pinets.data.sets.folders import crops
 
@@ -131,7 +132,7 @@ def read_shards(folder: Path, *, size: int = 224, validation: float = 0.1, seed:
 def shard_classes(folder: Path) -> list[str] | None:
     """The names of the classes in ``classes.txt`` of a folder of shards, if there is one."""
     named = folder / CLASSES
-    return named.read_text(encoding="utf-8").splitlines() if named.is_file() else None
+    return read_text(named).splitlines() if named.is_file() else None
 
 
 def write_shards(splits: Splits[Any], folder: PathLike, *, per_shard: int = 1000, seed: int = 0) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from pinets._extras import require
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.formats.pickles import load_arrays
+from pinets.data.formats.text import read_text
 from pinets.data.samples import ImageSet, Splits, check_labels
 from pinets.data.splits import hold_out
 
@@ -118,18 +119,21 @@ def _dictionary(path: Path) -> dict[bytes, Any]:
     content = load_arrays(_require(path))
     if not isinstance(content, dict):
         raise DataError(f"{path}: must hold a dictionary, got {type(content).__name__}")
-    return {key.encode() if isinstance(key, str) else key: value for key, value in content.items()}
+    return {key.encode(errors="replace") if isinstance(key, str) else key: value for key, value in content.items()}
 
 
 def _names(meta: dict[bytes, Any], key: bytes, path: Path) -> tuple[str, ...]:
     names = meta.get(key)
     if not isinstance(names, list) or not names or not all(isinstance(name, bytes | str) for name in names):
         raise DataError(f"{path}: its {key.decode()!r} must be a list of names")
-    return tuple(name.decode() if isinstance(name, bytes) else name for name in names)
+    try:
+        return tuple(name.decode() if isinstance(name, bytes) else name for name in names)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: the names of its classes must be UTF-8: {error}") from error
 
 
 def _lines(path: Path) -> tuple[str, ...]:
-    names = tuple(_require(path).read_text(encoding="utf-8").split())
+    names = tuple(read_text(_require(path)).split())
     if not names:
         raise DataError(f"{path}: must hold the name of one class per line, but is empty")
     return names

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.formats.images import CentreCrop, Crop
+from pinets.data.formats.text import read_text
 from pinets.data.samples import ImageSet, Splits
 from pinets.data.sets.folders import FolderSet, crops, image_files, read_class_folders, read_listed_images
 from pinets.data.splits import hold_out
@@ -60,7 +61,7 @@ def _validation_images(folder: Path, crop: Crop, classes: tuple[str, ...]) -> Fo
 def _read_list(path: Path) -> dict[str, str]:
     """The class of each image: the first two words of a line, after a header in the case of CSV."""
     classes = {}
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = read_text(path).splitlines()
     for number, line in enumerate(lines, start=1):
         words = line.replace(",", " ").split()
         if not words or words[0] == "ImageId":

@@ -88,12 +88,17 @@ def write_face_report(folder: PathLike, path: PathLike | None = None) -> Path:
         for data in dict.fromkeys(result.data for result in some):
             here = [result for result in some if result.data == data]
             content += [curve_figure(here, kind) for kind in ("roc", "cmc") if any(kind in r.curves for r in here)]
-            pictures = [(folder / name, caption) for r in here for caption, name in r.pictures.items()]
-            content += [picture(path, caption) for path, caption in pictures if path.is_file()]
+            content += [shown for result in here for shown in _pictures(folder, result)]
         page.section(protocol, *content)
     target = folder / "report.html" if path is None else Path(path)
     write_bytes(target, page.render().encode())
     return target
+
+
+def _pictures(folder: Path, result: FaceResult) -> list[str]:
+    """The pictures of a result that lie in the folder itself: in a stranger's result, a name may lead to any file."""
+    files = [(folder / name, caption) for caption, name in result.pictures.items() if name == Path(name).name]
+    return [picture(file, caption) for file, caption in files if file.is_file() and not file.is_symlink()]
 
 
 def curve_figure(results: Sequence[FaceResult], kind: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pinets._files import PathLike
-from pinets._storage import write_json
+from pinets._storage import from_json, read_json, write_json
 from pinets.tasks.faces.data import IJB, YaleB
 from pinets.tasks.faces.embeddings import read_rows
 from pinets.tasks.faces.metrics import (
@@ -74,17 +74,19 @@ class FaceResult:
 
 
 def load_results(folder: PathLike) -> list[FaceResult]:
-    """All results saved in a folder, sorted by file name; other JSON files are skipped."""
+    """All results saved in a folder, sorted by file name; other JSON files are skipped, damaged ones with a warning."""
     results = []
     for path in sorted(Path(folder).glob("*.json")):
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
         except ValueError:
             continue
         if not isinstance(content, dict) or not {"model", "protocol", "data", "figures"} <= content.keys():
             continue
-        content["curves"] = {kind: [(x, y) for x, y in curve] for kind, curve in content.get("curves", {}).items()}
-        results.append(FaceResult(**content))
+        try:
+            results.append(from_json(FaceResult, content, str(path)))
+        except ValueError as error:
+            warnings.warn(f"a result is left out: {error}", stacklevel=2)
     return results
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from pinets.data.errors import DataError, MissingDataError
+from pinets.data.formats.text import read_text
 from pinets.data.samples import ClipSet, Splits
 from pinets.tasks.classification.speech.audio import SOUND_SUFFIXES, read_clips, read_sound
 
@@ -113,7 +114,7 @@ def _listed(path: Path, sounds: dict[str, Path]) -> list[str]:
     """The clips a list file names, as word/name without the ending (a copy may be FLAC)."""
     if not path.is_file():
         raise MissingDataError(f"{path} is missing: it says which clips are not for training")
-    keys = [line.strip().rpartition(".")[0] for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    keys = [line.strip().rpartition(".")[0] for line in read_text(path).splitlines() if line.strip()]
     for number, key in enumerate(keys, start=1):
         if key not in sounds:
             raise MissingDataError(f"{path}, line {number}: {path.parent / key}.wav is listed, but is not there")

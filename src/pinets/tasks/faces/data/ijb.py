@@ -15,7 +15,7 @@ from torch import Tensor
 from pinets._extras import require
 from pinets._files import PathLike
 from pinets.data.errors import DataError, MissingDataError
-from pinets.tasks.faces.data.lists import read_text
+from pinets.data.formats.text import read_text
 
 __all__ = ["IJB", "Subjects", "TemplatePairs", "read_ijb"]
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from pinets._files import PathLike
-from pinets.data.errors import DataError, MissingDataError
+from pinets.data.errors import DataError
+from pinets.data.formats.text import read_text
 
 __all__ = [
     "ImageList",
@@ -21,22 +22,10 @@ __all__ = [
     "parse_pairs",
     "read_image_list",
     "read_noises",
-    "read_text",
     "same_person",
 ]
 
 ListedPair = tuple[tuple[str, int], tuple[str, int]]  # a person and the number of an image, twice
-
-
-def read_text(path: PathLike) -> str:
-    """The text of a file in UTF-8."""
-    path = Path(path)
-    if not path.is_file():
-        raise MissingDataError(f"{path} is missing")
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: must be text in UTF-8, but byte {error.start} is none") from error
 
 
 # Pairs
