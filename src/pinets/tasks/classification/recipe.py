@@ -47,12 +47,12 @@ from pinets.engine.recipe import InputInfo, Recipe, evaluation_batches
 from pinets.engine.task import Split
 from pinets.engine.values import to_json
 from pinets.tasks.classification.speech.augment import speech_features
-from pinets.tasks.classification.task import Classification
+from pinets.tasks.classification.task import Attacker, Classification
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["ClassificationRecipe", "Images", "Inputs", "Model", "Speech"]
+__all__ = ["ClassificationRecipe", "Images", "Inputs", "Model", "Robust", "Speech"]
 
 # mean and deviation of ImageNet's training images by the number of channels; for grey images their average
 _IMAGENET = {3: Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)), 1: Normalize((0.449,), (0.226,))}
@@ -195,6 +195,33 @@ class Speech:
             return replace(features, missing=str(error))
 
 
+@dataclass(frozen=True)
+class Robust:
+    """Training for proofs: on the worst inputs around the training images that an attack finds.
+
+    The bounds of :func:`pinets.algebra.verify` are so close to what attacks reach that training against an attack
+    trains what they prove.
+
+    Args:
+        eps: Radius around an image, in pixels from 0 to 1.
+        steps: Of the attack.
+    """
+
+    eps: float
+    steps: int = 3
+
+    def __post_init__(self) -> None:
+        require_range("eps", self.eps, above=0, below=1)
+        require_range("steps", self.steps, at_least=1)
+
+    def attacker(self, normalize: Transform) -> Attacker:
+        """The attack on normalised images."""
+        if not isinstance(normalize, Normalize):
+            raise ValueError(f"robust: eps is in pixels, and these inputs are no normalised images but {normalize}")
+        mean, std = (torch.tensor(value).view(-1, 1, 1) for value in (normalize.mean, normalize.std))
+        return Attacker(self.eps / std, -mean / std, (1 - mean) / std, self.steps)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClassificationRecipe(Recipe):
     """All values of training one classifier.
@@ -208,6 +235,7 @@ class ClassificationRecipe(Recipe):
         clip: Largest norm of the gradient; ``None`` for no limit.
         top_k: The accuracies to report.
         channels_last: Whether images have their channels last in memory, which is faster for convolutions.
+        robust: Training for proofs around inputs; ``None`` for training on the images alone.
     """
 
     model: Model
@@ -218,6 +246,7 @@ class ClassificationRecipe(Recipe):
     clip: float | None = None
     top_k: tuple[int, ...] = (1,)
     channels_last: bool = True
+    robust: Robust | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -255,6 +284,7 @@ class ClassificationRecipe(Recipe):
             label_smoothing=self.label_smoothing,
             clip=self.clip,
             top_k=self.top_k,
+            attacker=None if self.robust is None else self.robust.attacker(data.evaluation),
         )
         seed_processes_apart(self.seed, accelerator)
         return task

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,38 @@ from pinets.engine.task import Reduce, Split, Task, sum_over_processes, update
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["Classification", "Mean", "TopKAccuracy", "count_top_k"]
+__all__ = ["Attacker", "Classification", "Mean", "TopKAccuracy", "count_top_k"]
 
 Labelled = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """Moves inputs, within a ball, to where the network is most wrong: projected gradient ascent on the loss.
+
+    Args:
+        radius: Of the ball, in the network's inputs; one number per channel, of shape (channels, 1, 1).
+        least: What inputs cannot fall below, in the same shape.
+        most: What inputs cannot exceed.
+        steps: Of the ascent, from a random point of the ball.
+    """
+
+    radius: Tensor
+    least: Tensor
+    most: Tensor
+    steps: int
+
+    def __call__(self, network: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+        radius, least, most = (value.to(inputs) for value in (self.radius, self.least, self.most))
+        low, high = torch.maximum(inputs - radius, least), torch.minimum(inputs + radius, most)
+        points = low + (high - low) * torch.rand_like(inputs)
+        for step in range(self.steps):
+            points.requires_grad_()
+            loss = F.cross_entropy(network(points), labels, reduction="sum")
+            (slope,) = torch.autograd.grad(loss, points)
+            length = 2 * radius * (1 - step / self.steps)
+            points = (points.detach() + length * slope.sign()).clamp(low, high)
+        return points
 
 
 class Classification(Task):
@@ -30,6 +60,7 @@ class Classification(Task):
         label_smoothing: Share of the target that is spread over all classes.
         clip: Largest norm of the gradient; ``None`` for no limit.
         top_k: The accuracies to compute; schedules watch the first.
+        attacker: Moves the training inputs first, for a network whose answers are to be proven around inputs.
     """
 
     def __init__(
@@ -41,6 +72,7 @@ class Classification(Task):
         label_smoothing: float = 0.0,
         clip: float | None = None,
         top_k: tuple[int, ...] = (1,),
+        attacker: Attacker | None = None,
     ) -> None:
         self.network = accelerator.prepare(network)
         self.networks = {"model": self.network}
@@ -50,9 +82,13 @@ class Classification(Task):
         self._label_smoothing = label_smoothing
         self._clip = clip
         self._top_k = top_k
+        self._attacker = attacker
 
     def train_step(self, batch: Labelled) -> dict[str, Tensor]:
         inputs, labels = self._place(batch)
+        if self._attacker is not None:
+            self.network.eval()  # batch statistics are those of the moved inputs alone
+            inputs = self._attacker(self.network, inputs, labels)
         self.network.train()
         with self._accelerator.accumulate(self.network):
             scores = self.network(inputs)
