@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pinets.algebra.branch import refine
 from pinets.algebra.domains.interval import Interval
-from pinets.algebra.enclosure import Problem, boxes_of
+from pinets.algebra.enclosure import Problem, boxes_of, check_labels
 from pinets.algebra.traced import Traced
 
 __all__ = ["Bounds", "ball", "bounds", "interval_bounds", "lipschitz", "margins"]
@@ -128,13 +128,8 @@ def margins(
     """
     box = boxes_of(lower, upper, precision)
     problem = Problem.of(model, box, precision)
-    if len(problem.outputs) != 2:
-        raise ValueError(f"a classifier gives one row of outputs for each input, got shape {tuple(problem.outputs)}")
-    classes, labels = problem.outputs[-1], torch.as_tensor(labels)
-    whole = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
-    if not whole or labels.shape != (len(lower),) or labels.min() < 0 or labels.max() >= classes:
-        raise ValueError(f"labels must be {len(lower)} whole numbers from 0 to {classes - 1}, got {labels}")
-    labels, identity = labels.cpu(), torch.eye(classes, dtype=torch.float64)
+    labels = check_labels(problem.outputs, labels, len(lower))
+    identity = torch.eye(problem.outputs[-1], dtype=torch.float64)
     differences = identity[labels][:, None] - identity  # (boxes, classes, classes): label minus each
     found = problem.enclose(box, differences).lower
     return found.masked_fill(identity[labels].bool(), 0.0)

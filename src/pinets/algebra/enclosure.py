@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,16 +15,19 @@ from pinets.algebra.domains.base import Domain, Value
 from pinets.algebra.domains.dual import Dual, DualDomain
 from pinets.algebra.domains.interval import Interval, IntervalDomain
 from pinets.algebra.domains.rounding import Rounding
+from pinets.algebra.domains.tape import Taped, TapeDomain
 from pinets.algebra.domains.zonotope import Zonotope, ZonotopeDomain
 from pinets.algebra.graph import Graph
 from pinets.algebra.inputs import check_inputs, require_module
 from pinets.algebra.traced import Traced
 
-__all__ = ["Problem", "TooLargeError"]
+__all__ = ["Problem", "TooLargeError", "boxes_of", "check_labels"]
 
 _INTERPOLATIONS = {"upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"}
 _LARGEST = 2**26  # elements of the generators of one value: half a gigabyte
 _AT_ONCE = 2**23  # the same, of all boxes that run together
+_LARGEST_SLOPES = 2**22  # elements of what errors of one operation do to the outputs
+_OURS = Rounding.of(None)
 
 
 class TooLargeError(ValueError):
@@ -62,18 +65,41 @@ class Problem:
     def symbols(self) -> int:
         return self.inputs.numel()
 
+    @property
+    def fits(self) -> bool:
+        """Whether zonotopes of its values fit into memory."""
+        return self.symbols * self.widest <= _LARGEST
+
     def enclose(self, boxes: Interval, differences: Tensor | None = None) -> Interval:
         """The outputs over each box; where given, each box's own matrix is applied to them first."""
-        if self.symbols * self.widest > _LARGEST:
+        if not self.fits:
             return self.enclose_plainly(boxes, differences)
-        domain = ZonotopeDomain(self.rounding, self.symbols)
 
         def tight(low: Tensor, high: Tensor, *matrix: Tensor) -> Interval:
-            found = self._run(domain, domain.box(low, high), *matrix)
-            assert isinstance(found, Zonotope)
-            return found.hull
+            return self.hull(self.zonotope(low, high, *matrix))
 
         return self._each(tight, boxes, differences).meet(self.enclose_plainly(boxes, differences))
+
+    def zonotope(self, low: Tensor, high: Tensor, differences: Tensor | None = None) -> Zonotope:
+        """The outputs over one box, of batch size one; where given, a matrix is applied to them first."""
+        inner = ZonotopeDomain(self.rounding, self.symbols)
+        tape = TapeDomain(inner)
+        output = self._run(tape, tape.box(low, high))
+        assert isinstance(output, Taped)
+        found = output.zonotope
+        if differences is not None:
+            found = inner.product(torch.nn.functional.linear, found, inner.constant(differences))
+        elements = self.outputs.numel()
+        slopes = torch.eye(elements, dtype=torch.float64) if differences is None else differences
+        if len(slopes) * self.widest > _LARGEST_SLOPES:
+            return found
+        errors = tape.errors(output, slopes.reshape(-1, *self.outputs))
+        return replace(found, error=torch.minimum(found.error, errors.reshape(found.error.shape)))
+
+    def hull(self, found: Zonotope) -> Interval:
+        """All values of a zonotope of :meth:`zonotope`."""
+        spread = found.spread + found.error + _OURS.slack(self.symbols, found.size)
+        return found.hull.meet(Interval(found.center - spread, found.center + spread))
 
     def enclose_plainly(self, boxes: Interval, differences: Tensor | None = None) -> Interval:
         """The same by interval arithmetic."""
@@ -201,3 +227,14 @@ def boxes_of(lower: Tensor, upper: Tensor, precision: torch.dtype | None) -> Int
     if precision is None:
         return Interval(low, high)
     return Interval(torch.minimum(low, low.to(precision).double()), torch.maximum(high, high.to(precision).double()))
+
+
+def check_labels(outputs: torch.Size, labels: Tensor | Sequence[int], boxes: int) -> Tensor:
+    """The class of each box, or an error that says what is wrong with them."""
+    if len(outputs) != 2:
+        raise ValueError(f"a classifier gives one row of outputs for each input, got shape {tuple(outputs)}")
+    classes, labels = outputs[-1], torch.as_tensor(labels)
+    whole = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
+    if not whole or labels.shape != (boxes,) or labels.min() < 0 or labels.max() >= classes:
+        raise ValueError(f"labels must be {boxes} whole numbers from 0 to {classes - 1}, got {labels}")
+    return labels.cpu()

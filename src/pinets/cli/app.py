@@ -21,6 +21,7 @@ __all__ = ["main"]
 VERBS = (
     "quickstart",
     "certify",
+    "verify",
     "expand",
     "convert",
     "export",

@@ -1,17 +1,21 @@
-r"""Zonotopes with products: what values have in common is kept, also through a multiplication.
+r"""Zonotopes with products: what values have in common is kept, to the second order.
 
 With one symbol :math:`e_i \in [-1, 1]` for every input, a value is
 
-.. math:: x = c + G^T e + \sum_t p_t + \rho, \qquad |p_{tk}| \le s_{tk} |a_{tk}^T e| |b_{tk}^T e|, \quad |\rho| \le r
+.. math:: x = c + G^T e + \sum_t \kappa_t \, (a_t^T e)(b_t^T e) + \theta + \rho + \varepsilon, \qquad
+    |\theta| \le \sum_t K_t |a_t^T e| |b_t^T e|, \quad |\rho| \le r
 
-the products of two linear forms being kept as such until a linear map sums them up: only then is it known how they are
-weighted, and how much smaller their sum is than the sum of their maxima (:mod:`pinets.algebra.domains.norms`).
+The products of two linear forms come from the multiplications of the network. Their coefficients :math:`\kappa` are
+exact; what is of third or higher order is at most :math:`K` times such a product, or in :math:`\rho`. How much smaller
+a sum of products is than the sum of their maxima is found out where it is needed: from their spectrum
+(:mod:`pinets.algebra.domains.norms`), or by a dual (:mod:`pinets.algebra.shor`). :math:`\varepsilon` is the rounding of
+the network itself, kept apart because :mod:`pinets.algebra.domains.tape` bounds it better.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -23,27 +27,43 @@ from pinets.algebra.domains.interval import Interval, count_products, invert_int
 from pinets.algebra.domains.norms import largest_sum_of_squares
 from pinets.algebra.domains.rounding import Rounding
 
-__all__ = ["Product", "Zonotope", "ZonotopeDomain"]
+__all__ = ["LARGEST_PRODUCTS", "Forms", "Products", "Zonotope", "ZonotopeDomain"]
 
 _OURS = Rounding.of(None)
-_LARGEST = 2**22  # elements of the matrices that sums of products are weighed with; beyond, their maxima are summed
+_LARGEST_SPECTRA = 2**25  # multiplications of the matrices that sums of products are weighed with, at one squaring
+_SUMMED = 2**18  # more products of forms than a value sums up: a multiplication gives at most 2**11
+LARGEST_PRODUCTS = 2**22  # coefficients of one value for the products of one multiplication; beyond, they become noise
 
 
-@dataclass(frozen=True)
-class Product:
-    """The product of two linear forms of the symbols, times a factor whose size alone is known."""
+@dataclass(frozen=True, eq=False)
+class Forms:
+    """Pairs of linear forms of the symbols, one pair for every product of a multiplication."""
 
-    left: Tensor  # (symbols, *shape)
+    left: Tensor  # (symbols, products)
     right: Tensor
-    factor: Tensor  # (*shape), not negative
 
     @cached_property
     def size(self) -> Tensor:
-        return self.factor * self.left.abs().sum(0) * self.right.abs().sum(0)
+        """The largest absolute value of each product."""
+        return self.left.abs().sum(0) * self.right.abs().sum(0)
 
-    def scaled(self, by: Tensor) -> Product:
-        factor = self.factor * by
-        return Product(_expand(self.left, factor.shape), _expand(self.right, factor.shape), factor)
+
+@dataclass(frozen=True)
+class Products:
+    """How the elements of a value depend on products of forms."""
+
+    forms: Forms
+    exact: Tensor  # (products, *shape)
+    loose: Tensor  # the same, not negative: the largest size of further coefficients
+
+    @property
+    def weight(self) -> Tensor:
+        return self.exact.abs() + self.loose
+
+    @cached_property
+    def size(self) -> Tensor:
+        """The sum of the maxima."""
+        return torch.tensordot(self.forms.size, self.weight, 1)
 
 
 @dataclass(frozen=True)
@@ -52,8 +72,11 @@ class Zonotope(Value):
 
     center: Tensor
     generators: Tensor | None  # (symbols, *shape); None for a constant
-    products: tuple[Product, ...]
+    products: tuple[Products, ...]
     noise: Tensor
+    error: Tensor  # of the network's own rounding, accumulated
+    fresh: Tensor  # the same, of the last operation alone
+    rest: Tensor  # the largest value of all products together
     hull: Interval
 
     @cached_property
@@ -62,23 +85,37 @@ class Zonotope(Value):
         return torch.zeros_like(self.center) if self.generators is None else self.generators.abs().sum(0)
 
     @cached_property
-    def rest(self) -> Tensor:
-        """The largest value of all that is not linear."""
-        return sum((product.size for product in self.products), self.noise)
-
-    @cached_property
     def size(self) -> Tensor:
-        return self.center.abs() + self.reach + self.rest
+        """The sum of the absolute values of all terms."""
+        maxima = sum((part.size for part in self.products), self.noise)
+        return self.center.abs() + self.reach + maxima + self.error
+
+    @property
+    def spread(self) -> Tensor:
+        """How far the value can be from its centre, without the rounding of the network."""
+        return self.reach + self.rest + self.noise
+
+    @property
+    def deviation(self) -> Tensor:
+        """How far the value can be from its centre."""
+        ends = torch.maximum(self.hull.upper - self.center, self.center - self.hull.lower)
+        return torch.minimum(ends, self.spread + self.error)
+
+    @property
+    def is_constant(self) -> bool:
+        return self.generators is None and not self.products
 
     def expand(self, shape: torch.Size) -> Zonotope:
         if self.center.shape == shape:
             return self
-        ones = torch.ones(shape, dtype=torch.float64)
         return Zonotope(
             self.center.expand(shape),
             None if self.generators is None else _expand(self.generators, shape),
-            tuple(product.scaled(ones) for product in self.products),
+            tuple(Products(p.forms, _expand(p.exact, shape), _expand(p.loose, shape)) for p in self.products),
             self.noise.expand(shape),
+            self.error.expand(shape),
+            self.fresh.expand(shape),
+            self.rest.expand(shape),
             Interval(self.hull.lower.expand(shape), self.hull.upper.expand(shape)),
         )
 
@@ -101,124 +138,199 @@ class ZonotopeDomain(Domain):
         elements, others = lower.numel(), torch.zeros(self.symbols, lower.numel(), dtype=torch.float64)
         own = torch.eye(elements, dtype=torch.float64) * radius.flatten()
         generators = torch.cat([others[:first], own, others[first + elements :]]).reshape(-1, *lower.shape)
-        return Zonotope(hull.middle, generators, (), torch.zeros_like(lower), hull)
+        zero = torch.zeros_like(lower)
+        return Zonotope(hull.middle, generators, (), zero, zero, zero, zero, hull)
 
     def constant(self, tensor: Tensor) -> Zonotope:
         value = tensor.double()
-        return Zonotope(value, None, (), torch.zeros_like(value), Interval(value, value))
+        zero = torch.zeros_like(value)
+        return Zonotope(value, None, (), zero, zero, zero, zero, Interval(value, value))
 
     def linear(self, function: Callable[..., Tensor], *values: Value) -> Zonotope:
         operands = _as_zonotopes(values)
+        magnitude = magnitude_of(function)
         uses = footprints(function, [value.center for value in operands])
         hull = map_interval(function, [value.hull for value in operands], uses, self.rounding)
         count = count_terms(function, uses, [value.center for value in operands])
-        noise = magnitude_of(function)(*(value.noise for value in operands))
-        if count:
-            noise = noise + self._slack(count, magnitude_of(function)(*(value.size for value in operands)))
-        products: list[Product] = []
-        for value, use in zip(operands, uses, strict=True):
-            if use.picks:
-                products += [_picked(product, use) for product in value.products]
-            else:
-                noise = noise + self._weighed(value.products, use.magnitude)
         center = function(*(value.center for value in operands))
-        return self._known(center, _push(function, operands), tuple(products), noise, hull)
+        operands = [_slim(value, center) for value in operands]
+        noise, error, rest = (
+            magnitude(*(getattr(value, part) for value in operands)) for part in ("noise", "error", "rest")
+        )
+        fresh = torch.zeros_like(noise)
+        if count:
+            size = magnitude(*(value.size for value in operands))
+            fresh = self.rounding.slack(count, size)
+            noise, error = noise + self._ours(count, size), error + fresh
+        products = _push_products(function, uses, operands)
+        found = Zonotope(center, _push(function, operands), products, noise, error, fresh, rest, hull)
+        return self._known(found, sums=not all(use.picks for use in uses))
 
     def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Zonotope:
         x, y = _as_zonotopes((left, right))
         hull = multiply_intervals(function, x.hull, y.hull, self.rounding)
-        slack = self._slack(count_products(function, x.center, y.center), magnitude_of(function)(x.size, y.size))
+        count, size = count_products(function, x.center, y.center), magnitude_of(function)(x.size, y.size)
+        fresh, ours = self.rounding.slack(count, size), self._ours(count, size)
         if function is torch.mul:
             shape = torch.broadcast_shapes(x.center.shape, y.center.shape)
-            return self._multiply(x.expand(shape), y.expand(shape), hull, slack)
-        return self._bilinear(function, x, y, hull, slack)
+            x, y = (_slim(value.expand(shape), hull.lower) for value in (x, y))
+            return self._multiply(x, y, hull, fresh, ours)
+        return self._bilinear(function, x, y, hull, fresh, ours)
 
     def guard(self, value: Value, reach: Callable[..., Tensor], *operands: Value) -> Zonotope:
         (found,), given = _as_zonotopes([value]), _as_zonotopes(operands)
         stray = self.rounding.stray(reach(*(operand.hull.size for operand in given))).expand(found.center.shape)
         hull = Interval(found.hull.lower - stray, found.hull.upper + stray)
-        return Zonotope(found.center, found.generators, found.products, found.noise + stray, hull)
+        return replace(found, error=found.error + stray, fresh=stray, hull=hull)
 
     def reciprocal(self, value: Value) -> Zonotope:
         (found,) = _as_zonotopes([value])
         hull = invert_interval(found.hull, self.rounding)
-        return Zonotope(hull.middle, None, (), hull.radius, hull)
+        zero = torch.zeros_like(hull.lower)
+        return Zonotope(hull.middle, None, (), hull.radius, zero, zero, zero, hull)
 
-    def _multiply(self, x: Zonotope, y: Zonotope, hull: Interval, slack: Tensor) -> Zonotope:
-        """(c_x + g_x + q_x) (c_y + g_y + q_y) = c_x c_y + (c_x g_y + g_x c_y) + g_x g_y + q_x y + (c_x + g_x) q_y."""
-        linear_x = x.center.abs() + x.reach
-        products = [product.scaled(y.hull.size) for product in x.products]
-        products += [product.scaled(linear_x) for product in y.products]
-        noise = x.noise * y.hull.size + linear_x * y.noise + slack
+    def _multiply(self, x: Zonotope, y: Zonotope, hull: Interval, fresh: Tensor, ours: Tensor) -> Zonotope:
+        r"""With :math:`x = c_x + g_x + q_x + \theta_x` and the same for y, and :math:`d_y = y - c_y`:
+
+        .. math:: xy = c_x c_y + (c_x g_y + c_y g_x) + (c_x q_y + c_y q_x + g_x g_y) + q_x d_y + g_x q_y + \theta_x y
+            + (c_x + g_x) \theta_y
+        """
+        size_y, far_y, linear_x = y.hull.size, y.deviation, x.center.abs() + x.reach
         generators = _sum(
             None if x.generators is None else x.generators * y.center,
             None if y.generators is None else y.generators * x.center,
         )
+        products = [
+            Products(part.forms, part.exact * y.center, part.loose * size_y + part.exact.abs() * far_y)
+            for part in x.products
+        ]
+        products += [
+            Products(part.forms, part.exact * x.center, part.loose * linear_x + part.exact.abs() * x.reach)
+            for part in y.products
+        ]
+        noise, error = (getattr(x, part) * size_y + linear_x * getattr(y, part) for part in ("noise", "error"))
+        rest = x.rest * size_y + linear_x * y.rest
         if x.generators is not None and y.generators is not None:
-            products.append(Product(x.generators, y.generators, torch.ones_like(x.center)))
-        return self._known(x.center * y.center, generators, tuple(products), noise, hull)
+            count = x.center.numel()
+            if count * count <= LARGEST_PRODUCTS:
+                forms = Forms(x.generators.reshape(self.symbols, -1), y.generators.reshape(self.symbols, -1))
+                exact = torch.eye(count, dtype=torch.float64).reshape(count, *x.center.shape)
+                products.append(Products(forms, exact, torch.zeros_like(exact)))
+                rest = rest + x.reach * y.reach
+            else:
+                noise = noise + x.reach * y.reach
+        center = x.center * y.center
+        found = Zonotope(center, generators, _merged(products), noise + ours, error + fresh, fresh, rest, hull)
+        return self._known(found, sums=False)
 
     def _bilinear(
-        self, function: Callable[[Tensor, Tensor], Tensor], x: Zonotope, y: Zonotope, hull: Interval, slack: Tensor
+        self,
+        function: Callable[[Tensor, Tensor], Tensor],
+        x: Zonotope,
+        y: Zonotope,
+        hull: Interval,
+        fresh: Tensor,
+        ours: Tensor,
     ) -> Zonotope:
         """As :meth:`_multiply` for matrix products and convolutions, which sum products up at once."""
         magnitude = magnitude_of(function)
         center = function(x.center, y.center)
+        x, y = _slim(x, center), _slim(y, center)
         generators = _sum(
             None if x.generators is None else torch.vmap(function, (0, None))(x.generators, y.center),
             None if y.generators is None else torch.vmap(function, (None, 0))(x.center, y.generators),
         )
-        linear_x, size_y = x.center.abs() + x.reach, y.hull.size
-        noise = magnitude(x.noise, size_y) + magnitude(linear_x, y.noise) + slack
+        linear_x, size_y, far_y = x.center.abs() + x.reach, y.hull.size, y.deviation
+        noise, error, rest = (
+            magnitude(getattr(x, part), size_y) + magnitude(linear_x, getattr(y, part))
+            for part in ("noise", "error", "rest")
+        )
         if x.generators is not None and y.generators is not None:
             noise = noise + magnitude(x.reach, y.reach)
-        noise = noise + self._weighed(x.products, lambda value: magnitude(value, size_y))
-        noise = noise + self._weighed(y.products, lambda value: magnitude(linear_x, value))
-        return self._known(center, generators, (), noise, hull)
+        first, second = torch.vmap(magnitude, (0, None)), torch.vmap(magnitude, (None, 0))
+        products = [
+            Products(
+                part.forms,
+                torch.vmap(function, (0, None))(part.exact, y.center),
+                first(part.loose, size_y) + first(part.exact.abs(), far_y),
+            )
+            for part in x.products
+        ]
+        products += [
+            Products(
+                part.forms,
+                torch.vmap(function, (None, 0))(x.center, part.exact),
+                second(linear_x, part.loose) + second(x.reach, part.exact.abs()),
+            )
+            for part in y.products
+        ]
+        found = Zonotope(center, generators, _merged(products), noise + ours, error + fresh, fresh, rest, hull)
+        return self._known(found, sums=True)
 
-    def _weighed(self, products: Sequence[Product], magnitude: Callable[[Tensor], Tensor]) -> Tensor | float:
-        """How large what a linear map makes of products can be."""
-        total: Tensor | float = 0.0
-        for product in products:
-            maxima = magnitude(product.size)
-            forms = product.factor.numel()
-            if forms > 1 and maxima.numel() * forms**2 <= _LARGEST:
-                shape = product.factor.shape
-                identity = torch.eye(forms, dtype=torch.float64).reshape(forms, *shape)
-                matrix = torch.vmap(magnitude)(identity).reshape(forms, -1).T  # (outputs, forms)
-                weights = matrix * product.factor.flatten()
-                left, right = (
-                    largest_sum_of_squares(form.reshape(len(form), -1), weights)
-                    for form in (product.left, product.right)
-                )
-                together = (left * right).sqrt()  # Cauchy-Schwarz
-                maxima = torch.minimum(maxima, together.reshape(maxima.shape))
-            total = total + maxima
-        return total
+    def _known(self, loose: Zonotope, *, sums: bool) -> Zonotope:
+        """The value, with its own bounds taken into its hull; after a sum, its products are weighed together."""
+        rest = loose.rest
+        if sums and loose.products:
+            rest = torch.minimum(rest, sum((_weighed(part) for part in loose.products), torch.zeros_like(rest)))
+        spread = loose.reach + rest + loose.noise + loose.error + _OURS.slack(self.symbols, loose.size)
+        hull = loose.hull.meet(Interval(loose.center - spread, loose.center + spread))
+        return replace(loose, rest=rest, hull=hull)
 
-    def _known(
-        self, center: Tensor, generators: Tensor | None, products: tuple[Product, ...], noise: Tensor, hull: Interval
-    ) -> Zonotope:
-        """The value, with its own bounds taken into its hull."""
-        loose = Zonotope(center, generators, products, noise, hull)
-        spread = loose.reach + loose.rest + _OURS.slack(self.symbols, loose.size)
-        return Zonotope(center, generators, products, noise, hull.meet(Interval(center - spread, center + spread)))
+    def _ours(self, count: float, size: Tensor) -> Tensor:
+        """The rounding of these computations, which also sum over symbols and products."""
+        return _OURS.slack(count + self.symbols + _SUMMED, size)
 
-    def _slack(self, count: float, size: Tensor) -> Tensor:
-        """The rounding of the network's own sums, and of ours, which also go over the symbols."""
-        return self.rounding.slack(count, size) + _OURS.slack(count + self.symbols, size)
+
+def _weighed(part: Products) -> Tensor:
+    """How large a sum of products can be."""
+    forms, weights = part.forms, part.weight
+    count, outputs = len(weights), part.size.numel()
+    if count == 1 or outputs * count**3 > _LARGEST_SPECTRA:
+        return part.size
+    rows = weights.reshape(count, -1).T  # (outputs, products)
+    left, right = (largest_sum_of_squares(form, rows) for form in (forms.left, forms.right))
+    together = (left * right).sqrt()  # Cauchy-Schwarz
+    return torch.minimum(part.size, together.reshape(part.size.shape))
+
+
+def _slim(value: Zonotope, result: Tensor) -> Zonotope:
+    """The value as it is, or with its products as noise if an operation with this result would get too large."""
+    if all(len(part.exact) * result.numel() <= LARGEST_PRODUCTS for part in value.products):
+        return value
+    return replace(value, products=(), noise=value.noise + value.rest, rest=torch.zeros_like(value.rest))
+
+
+def _merged(products: Sequence[Products]) -> tuple[Products, ...]:
+    """Sum the coefficients of the same forms."""
+    found: dict[int, Products] = {}
+    for part in products:
+        known = found.get(id(part.forms))
+        if known is not None:
+            part = Products(part.forms, known.exact + part.exact, known.loose + part.loose)
+        found[id(part.forms)] = part
+    return tuple(found.values())
+
+
+def _push_products(
+    function: Callable[..., Tensor], uses: Sequence[Footprint], operands: Sequence[Zonotope]
+) -> tuple[Products, ...]:
+    """What a linear function of operands makes of their products."""
+    zeros = [torch.zeros_like(value.center) for value in operands]
+    found = []
+    for position, (value, use) in enumerate(zip(operands, uses, strict=True)):
+
+        def alone(x: Tensor, position: int = position) -> Tensor:
+            return function(*zeros[:position], x, *zeros[position + 1 :])
+
+        for part in value.products:
+            exact, loose = torch.vmap(alone)(part.exact), torch.vmap(use.magnitude)(part.loose)
+            found.append(Products(part.forms, exact, loose))
+    return _merged(found)
 
 
 def _expand(form: Tensor, shape: torch.Size) -> Tensor:
     missing = (1,) * (len(shape) + 1 - form.ndim)
     return form.reshape(len(form), *missing, *form.shape[1:]).expand(-1, *shape)
-
-
-def _picked(product: Product, use: Footprint) -> Product:
-    """What a function that takes at most one element for each output makes of products."""
-    coefficient = torch.where(use.weight == 0, torch.ones_like(use.weight), use.weight)
-    left, right = (torch.vmap(use.magnitude)(form) for form in (product.left, product.right))
-    return Product(left, right, use.magnitude(product.factor) / coefficient.square())
 
 
 def _push(function: Callable[..., Tensor], operands: Sequence[Zonotope]) -> Tensor | None:

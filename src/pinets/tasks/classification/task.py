@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,38 @@ from pinets.tasks.classification.range_penalty import LayerOutputs, RangePenalty
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["Classification", "Mean", "TopKAccuracy", "count_top_k"]
+__all__ = ["Attacker", "Classification", "Mean", "TopKAccuracy", "count_top_k"]
 
 Labelled = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """Moves inputs, within a ball, to where the network is most wrong: projected gradient ascent on the loss.
+
+    Args:
+        radius: Of the ball, in the network's inputs; one number per channel, of shape (channels, 1, 1).
+        least: What inputs cannot fall below, in the same shape.
+        most: What inputs cannot exceed.
+        steps: Of the ascent, from a random point of the ball.
+    """
+
+    radius: Tensor
+    least: Tensor
+    most: Tensor
+    steps: int
+
+    def __call__(self, network: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+        radius, least, most = (value.to(inputs) for value in (self.radius, self.least, self.most))
+        low, high = torch.maximum(inputs - radius, least), torch.minimum(inputs + radius, most)
+        points = low + (high - low) * torch.rand_like(inputs)
+        for step in range(self.steps):
+            points.requires_grad_()
+            loss = F.cross_entropy(network(points), labels, reduction="sum")
+            (slope,) = torch.autograd.grad(loss, points)
+            length = 2 * radius * (1 - step / self.steps)
+            points = (points.detach() + length * slope.sign()).clamp(low, high)
+        return points
 
 
 class Classification(Task):
@@ -36,6 +66,7 @@ class Classification(Task):
         average: How much a step keeps of the moving average of the weights, which is then what is evaluated and saved
             as ``model``; 0 for none.
         input_noise: Standard deviation of the Gaussian noise added to training inputs.
+        attacker: Moves the training inputs first, for a network whose answers are to be proven around inputs.
     """
 
     def __init__(
@@ -50,6 +81,7 @@ class Classification(Task):
         range_penalty: RangePenalty | None = None,
         average: float = 0.0,
         input_noise: float = 0.0,
+        attacker: Attacker | None = None,
     ) -> None:
         self._average = _moving_average(network, average).to(accelerator.device) if average else None
         self._range_penalty = range_penalty
@@ -66,11 +98,15 @@ class Classification(Task):
         self._clip = clip
         self._top_k = top_k
         self._input_noise = input_noise
+        self._attacker = attacker
 
     def train_step(self, batch: Labelled) -> dict[str, Tensor]:
         inputs, labels = self._place(batch)
         if self._input_noise:
             inputs = inputs + self._input_noise * torch.randn_like(inputs)
+        if self._attacker is not None:
+            self.network.eval()  # batch statistics are those of the moved inputs alone
+            inputs = self._attacker(self.network, inputs, labels)
         self.network.train()
         logged = {}
         with self._accelerator.accumulate(self.network):

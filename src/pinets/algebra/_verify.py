@@ -1,0 +1,247 @@
+"""Decide whether a classifier gives one class all over a box: a proof, a counterexample, or what is left open."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from pinets._progress import Progress
+from pinets.algebra.counterexamples import Evaluate, find_counterexample, least_margin
+from pinets.algebra.domains.interval import Interval
+from pinets.algebra.domains.rounding import Rounding
+from pinets.algebra.domains.zonotope import Zonotope
+from pinets.algebra.enclosure import Problem, boxes_of, check_labels
+from pinets.algebra.shor import Quadratic, least_value
+from pinets.algebra.traced import Traced, trace
+from pinets.algebra.verdicts import Status, Verdict, open_journal
+
+__all__ = ["Verdict", "verify"]
+
+_OURS = Rounding.of(None)
+_LARGEST_MATRIX = 4096  # symbols; beyond, a proof by Shor's relaxation would take gigabytes and minutes
+
+
+def verify(
+    model: nn.Module | Traced,
+    lower: Tensor,
+    upper: Tensor,
+    labels: Tensor | Sequence[int],
+    *,
+    seconds: float = 10.0,
+    workers: int = 1,
+    path: str | Path | None = None,
+    progress: bool = False,
+) -> list[Verdict]:
+    """Decide for every box whether the network gives it one class all over.
+
+    First an attack looks for a counterexample; what it finds is checked by the network itself, in its own precision.
+    Then the margins over the other classes are bounded, as one polynomial each (see :mod:`pinets.algebra.shor`). While
+    some margin may be negative and there is time, the box is halved along the input that the bound suggests.
+
+    A proof holds for the network evaluated in its own precision, ``float32`` or ``float64``, by any program that sums
+    products in any order, with or without fused multiply-add: eager, compiled or exported. It does not hold for
+    arithmetic of lower precision (TF32, bfloat16) or for Winograd convolutions.
+
+    Args:
+        model: A polynomial classifier in evaluation mode, with one row of outputs for each input.
+        lower: The least inputs, one box in each row.
+        upper: The largest inputs.
+        labels: The class that each box should have.
+        seconds: Computing time for each box, at most; a bound that has begun is finished.
+        workers: Boxes to work on at a time, each in a thread.
+        path: A file of JSON lines, one for each box, written as soon as it is decided. Boxes that are in it already
+            are not decided again.
+        progress: Whether to show it.
+
+    Returns:
+        A verdict for each box.
+
+    Example:
+        >>> from pinets import PowerSum
+        >>> from pinets.algebra import ball
+        >>> model = nn.Sequential(PowerSum(2), nn.Linear(1, 2))  # x + x**2 against a constant
+        >>> with torch.no_grad():
+        ...     _ = model[1].weight.copy_(torch.tensor([[1.0], [0.0]])), model[1].bias.copy_(torch.tensor([0.0, -0.3]))
+        >>> verify(model, *ball(torch.zeros(1, 1), 1.0), [0])[0].status  # x + x**2 is at least -1/4
+        'proven'
+    """
+    if not seconds > 0:
+        raise ValueError(f"seconds must be positive, got {seconds}")
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise ValueError(f"workers must be a whole number of at least 1, got {workers!r}")
+    traced = model if isinstance(model, Traced) else trace(model, lower[:1].to(_own_type(model)))
+    dtype = traced.example[0].dtype
+    given = boxes_of(lower, upper, None)
+    problem = Problem.of(traced, boxes_of(lower, upper, dtype), dtype)
+    wanted = check_labels(problem.outputs, labels, len(lower)).tolist()
+    evaluate = traced.evaluator()
+
+    def decide(row: int) -> Verdict:
+        box = Interval(given.lower[row : row + 1], given.upper[row : row + 1])
+        return _Search(problem, lambda x: evaluate(x)[0], dtype, box, wanted[row]).run(seconds)
+
+    known, write = open_journal(path, _key(traced, given, wanted), traced.example[0])
+    todo = [row for row in range(len(lower)) if row not in known]
+    bar = Progress("verify", len(lower), len(known), unit="box", every_seconds=30.0) if progress else nullcontext()
+    with bar:
+        for row, verdict in zip(todo, _map(decide, todo, workers), strict=True):
+            known[row] = verdict
+            write(row, verdict)
+            if isinstance(bar, Progress):
+                done = [found.status for found in known.values()]
+                bar.advance({status: done.count(status) for status in ("proven", "refuted", "open")})
+    return [known[row] for row in range(len(lower))]
+
+
+class _Search:
+    """Branch and bound for one box."""
+
+    def __init__(self, problem: Problem, evaluate: Evaluate, dtype: torch.dtype, box: Interval, label: int) -> None:
+        self.problem, self.evaluate, self.dtype, self.label = problem, evaluate, dtype, label
+        self.box = box  # counterexamples are in it; inputs that are rounded may be outside by as much
+        self.generator = torch.Generator().manual_seed(0)
+        self.bounded = 0
+
+    def run(self, seconds: float) -> Verdict:
+        start = time.thread_time()
+
+        def verdict(status: Status, margin: float, point: Tensor | None = None) -> Verdict:
+            return Verdict(status, margin, time.thread_time() - start, self.bounded, point)
+
+        def refuted(point: Tensor) -> Verdict:
+            return verdict("refuted", least_margin(self.evaluate, point, self.label), point[0])
+
+        point = find_counterexample(self.evaluate, self.box, self.label, self.dtype, generator=self.generator)
+        if point is not None:
+            return refuted(point)
+        number = itertools.count()  # of equally bad parts, the older one comes first
+        classes = [other for other in range(self.problem.outputs[-1]) if other != self.label]
+        whole = self._bound(boxes_of(self.box.lower, self.box.upper, self.dtype), classes)
+        least, parts = whole.least, [(whole.margin, next(number), whole)] if whole.classes else []
+        while parts:
+            if time.thread_time() - start > seconds or not parts[0][2].divisible:
+                return verdict("open", min(least, parts[0][0]))
+            _, _, part = heapq.heappop(parts)
+            if part.point is not None:
+                point = find_counterexample(
+                    self.evaluate, self.box, self.label, self.dtype, start=part.point, generator=self.generator
+                )
+                if point is not None:
+                    return refuted(point)
+            for half in part.halves():
+                found = self._bound(half, part.classes)
+                found = replace(found, margin=max(found.margin, part.margin))
+                least = min(least, found.least)
+                if found.classes:
+                    heapq.heappush(parts, (found.margin, next(number), found))
+        return verdict("proven", least)
+
+    def _bound(self, box: Interval, classes: list[int]) -> _Part:
+        """Bound the margins over some classes, and keep those that may be negative."""
+        self.bounded += 1
+        identity = torch.eye(self.problem.outputs[-1], dtype=torch.float64)
+        differences = identity[self.label] - identity[classes]
+        if not self.problem.fits:
+            margins = self.problem.enclose_plainly(box, differences[None]).lower[0, 0]
+            positive, unknown = margins[margins > 0].tolist(), (margins <= 0).nonzero().flatten().tolist()
+            lowest = float(margins.min())
+            still = [classes[row] for row in unknown]
+            return _Part(box, still, lowest, min(positive, default=math.inf), box.radius.flatten(), None)
+        zonotope = self.problem.zonotope(box.lower, box.upper, differences)
+        margins = self.problem.hull(zonotope).lower[0]
+        still, least, lowest, worst, influence = [], math.inf, math.inf, None, box.radius.flatten()
+        for row, other in enumerate(classes):
+            lower = float(margins[row])
+            if not lower > 0 and self.problem.symbols <= _LARGEST_MATRIX:
+                quadratic = _margin(zonotope, row)
+                found = least_value(quadratic)
+                if found.lower <= 0 and min(lowest, lower) == lower:
+                    worst, influence = found, found.gaps.clamp(min=0) + quadratic.influence()
+                lower = max(lower, found.lower)
+            if lower > 0:
+                least = min(least, lower)
+            else:
+                still.append(other)
+                lowest = min(lowest, lower)
+        point = None if worst is None else box.middle + box.radius * worst.point.reshape(box.lower.shape)
+        return _Part(box, still, lowest if still else least, least, influence, point)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of a box, and what is known about the margins over it."""
+
+    box: Interval
+    classes: list[int]  # over which the margin may be negative
+    margin: float  # at least
+    least: float  # of the margins that are positive
+    influence: Tensor  # how much halving along each input may help
+    point: Tensor | None  # where the margin may be negative
+
+    @property
+    def divisible(self) -> bool:
+        return bool((self.box.radius > 0).any())
+
+    def halves(self) -> Iterator[Interval]:
+        low, high = self.box.lower.flatten(), self.box.upper.flatten()
+        score = torch.where(high > low, self.influence + 1e-12 * (high - low), -math.inf)
+        axis = int(score.argmax())
+        middle = (low[axis] + high[axis]) / 2
+        below, above = high.clone(), low.clone()
+        below[axis], above[axis] = middle, middle
+        shape = self.box.lower.shape
+        yield Interval(low.reshape(shape), below.reshape(shape))
+        yield Interval(above.reshape(shape), high.reshape(shape))
+
+
+def _margin(zonotope: Zonotope, row: int) -> Quadratic:
+    """The lower bound of one margin as a quadratic polynomial of the symbols."""
+    own = (0, row)
+    symbols = zonotope.generators
+    assert symbols is not None
+    empty = torch.zeros(len(symbols), 0, dtype=torch.float64)
+    left, right = (
+        torch.cat([empty, *(getattr(part.forms, side) for part in zonotope.products)], 1) for side in ("left", "right")
+    )
+    exact, loose = (
+        torch.cat([empty[0], *(getattr(part, kind)[:, 0, row] for part in zonotope.products)])
+        for kind in ("exact", "loose")
+    )
+    size = float(zonotope.size[own])
+    spare = float(zonotope.noise[own] + zonotope.error[own]) + float(_OURS.slack(len(exact), torch.tensor(size)))
+    return Quadratic(float(zonotope.center[own]) - spare, symbols[:, 0, row], left, right, exact, loose)
+
+
+def _own_type(model: nn.Module) -> torch.dtype:
+    values = itertools.chain(model.parameters(), model.buffers())
+    return next((value.dtype for value in values if value.is_floating_point()), torch.float32)
+
+
+def _key(traced: Traced, boxes: Interval, labels: list[int]) -> str:
+    """What the verdicts of a file are about: the same network, boxes and labels give the same text."""
+    content = hashlib.sha256(repr(labels).encode())
+    for value in (boxes.lower, boxes.upper, *traced.network.state_dict().values()):
+        content.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return content.hexdigest()
+
+
+def _map(decide: Callable[[int], Verdict], rows: Sequence[int], workers: int) -> Iterator[Verdict]:
+    if workers == 1:
+        yield from map(decide, rows)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            yield from pool.map(decide, rows)
+        finally:  # interrupted, or an error: what has not begun is not begun
+            pool.shutdown(cancel_futures=True)
