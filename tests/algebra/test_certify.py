@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from pinets import CCP, NCP, NCPSkip, PowerSum, certify
-from pinets.algebra import NotPolynomialError, orders
+from pinets.algebra import Certificate, NotPolynomialError, orders
 from pinets.testing import assert_polynomial
 
 CONV = partial(nn.Conv2d, kernel_size=3, padding=1)
@@ -435,3 +435,9 @@ def test_what_could_draw_random_numbers_and_does_not_has_its_true_reason(model, 
     found = str(certify(model, torch.randn(2, 3, 4)))
     assert reason in found
     assert "random" not in found
+
+
+def test_a_long_degree_is_also_shown_as_a_power():
+    assert str(Certificate(True, 2**70, bound=2**70)).splitlines()[0] == f"a polynomial of degree {2**70} = 2^70"
+    assert str(Certificate(True, None, bound=3 * 2**20)) == f"a polynomial of degree at most {3 * 2**20} = 3·2^20"
+    assert str(Certificate(True, 256, bound=256)) == "a polynomial of degree 256"

@@ -19,7 +19,7 @@ from pinets.algebra.inputs import Inputs
 from pinets.algebra.reasons import NOT_FINITE
 from pinets.algebra.traced import Traced, as_traced
 
-__all__ = ["Certificate", "certificate_of", "certify", "require_polynomial"]
+__all__ = ["Certificate", "as_power", "certificate_of", "certify", "require_polynomial"]
 
 _LAMBDA = 1.3247179572447460  # near no fraction of small integers, so that rounding errors do not scale with it
 _AGREEMENT = 1e-4  # forms agree to rounding, about 1e-12; rounding errors alone differ by their whole size
@@ -28,6 +28,7 @@ _ALONG_LINE = 1e-6  # largest deviation from a polynomial along a line, as part 
 _LEBESGUE = 4.0  # how much interpolation at 33 points can enlarge errors at these points
 _LINE_DEGREES = 32  # higher degrees need too many evaluations along the line
 _SERIES_DEGREES = 64
+_LONG = 10_000  # a degree from here on is also shown as a power
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,9 @@ class Certificate:
 
     def __str__(self) -> str:
         if self.polynomial:
-            known = f"of degree {self.degree}" if self.degree is not None else f"of degree at most {self.bound}"
-            lines = [f"a polynomial {known}"]
+            highest = self.bound if self.degree is None else self.degree
+            power = "" if highest is None or highest < _LONG else f" = {as_power(highest)}"
+            lines = [f"a polynomial of degree {'at most ' if self.degree is None else ''}{highest}{power}"]
         else:
             count = len(self.violations)
             proven = any(violation.proven for violation in self.violations)
@@ -61,6 +63,21 @@ class Certificate:
             lines = [f"{what}: {count} operation{'s' if count != 1 else ''} in the way"]
             lines += [f"  - {violation}{elsewhere}" for violation, elsewhere in each_once(self.violations)]
         return "\n".join(lines + [f"  ({note})" for note in self.notes])
+
+
+def as_power(degree: int) -> str:
+    """A degree; a long one as a power of two, times an odd number where that is short, else about.
+
+    >>> as_power(16), as_power(2**40), as_power(5 * 2**60), as_power(3**60)
+    ('16', '2^40', '5·2^60', 'about 10^28')
+    """
+    if degree < _LONG:
+        return str(degree)
+    twos = (degree & -degree).bit_length() - 1
+    odd = degree >> twos
+    if odd < _LONG:
+        return f"2^{twos}" if odd == 1 else f"{odd}·2^{twos}"
+    return f"about 10^{math.log10(degree):.0f}"
 
 
 def certify(model: nn.Module | Traced, example: Inputs | None = None) -> Certificate:

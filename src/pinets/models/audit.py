@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from pinets.algebra import Certificate, TraceError, certify
+from pinets.algebra._certify import as_power
 from pinets.models import literature
 from pinets.models.registry import create_model
 from pinets.models.residual import Scale
@@ -136,28 +137,14 @@ def table(rows: list[Audited]) -> str:
     titles = ("network", "polynomial", "degree", "in the way", "parameters", "multiplications", "what the norm costs")
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for row in rows:
-        degree = row.certificate.degree
+        highest = row.certificate.degree or row.certificate.bound
+        degree = "" if highest is None else f"{'' if row.certificate.degree else 'at most '}{as_power(highest)}"
         lines.append(
             f"| {row.network.name} ({row.network.part}) | {'yes' if row.certificate.polynomial else 'no'} | "
-            f"{'' if degree is None else _power(degree)} | {row.in_the_way} | {row.parameters:,} | "
+            f"{degree} | {row.in_the_way} | {row.parameters:,} | "
             f"{row.multiplications:,} | {row.network.norm_cost} |"
         )
     return "\n".join(lines) + "\n"
-
-
-def _power(degree: int) -> str:
-    """A degree, as a power where it is one and is long.
-
-    >>> _power(16), _power(2**40), _power(5 * 2**60)
-    ('16', '2^40', '5·2^60')
-    """
-    if degree < 10_000:
-        return str(degree)
-    twos = (degree & -degree).bit_length() - 1
-    odd = degree >> twos
-    if odd == 1:
-        return f"2^{twos}"
-    return f"{odd}·2^{twos}" if odd < 10_000 else f"about 10^{len(str(degree)) - 1}"
 
 
 def _switch_products_on(network: nn.Module) -> None:

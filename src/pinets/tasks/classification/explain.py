@@ -180,6 +180,7 @@ def class_figure(found: Explanation, number: int) -> Any:
         bars.bar(range(len(values)), values, color=[COLORS[0 if value > 0 else 1] for value in values], width=0.9)
         tidy(bars, title=f"degree {degree}", grid=False)
         bars.tick_params(labelsize=7)
+        bars.set_xticks([])
     figure.suptitle(f"What “{found.classes[number]}” multiplies: components for and against it", fontsize=12)
     return figure
 
