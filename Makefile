@@ -3,6 +3,7 @@
 #   make quickstart   train polynomial networks on handwritten digits, and write a report
 #   make test         lint, format, types, tests, doctests
 #   make verify       the heavier tests
+#   make test-all     the tests with every supported Python that is there (nox), and with the lowest versions
 #   make lint         lint, format, types
 #   make docs         the documentation with a reference, as web pages in docs/_build/html
 #   make clean        remove the environment and all caches
@@ -22,7 +23,7 @@ FOR_DOCS := $(VENV)/.installed-docs
 # one thread for each of the two workers: more only get in each other's way
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: quickstart test verify lint docs clean
+.PHONY: quickstart test test-all verify lint docs clean
 .DEFAULT_GOAL := test
 
 quickstart: $(FOR_TRAINING)
@@ -30,6 +31,10 @@ quickstart: $(FOR_TRAINING)
 
 test: lint
 	$(PYTEST) -m "not slow"
+
+test-all: $(FOR_TESTS)
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) nox
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m nox
 
 verify: $(FOR_TESTS)
 	$(PYTEST) -m slow
@@ -51,5 +56,5 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/_build docs/_reference
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/_build docs/_reference docs/gallery
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
