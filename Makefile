@@ -4,6 +4,7 @@
 #   make demo         draw a digit in the browser and have it classified encrypted (needs npm; trains for a minute first)
 #   make test         lint, format, types, tests, doctests
 #   make verify       the heavier tests
+#   make test-all     the tests with every supported Python that is there (nox), and with the lowest versions
 #   make lint         lint, format, types
 #   make docs         the documentation with a reference, as web pages in docs/_build/html
 #   make clean        remove the environment and all caches
@@ -24,7 +25,7 @@ FOR_DOCS := $(VENV)/.installed-docs
 # one thread for each of the two workers: more only get in each other's way
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: quickstart demo test verify lint docs clean
+.PHONY: quickstart demo test test-all verify lint docs clean
 .DEFAULT_GOAL := test
 
 quickstart: $(FOR_TRAINING)
@@ -37,6 +38,10 @@ demo: $(FOR_DEMO)
 
 test: lint
 	$(PYTEST) -m "not slow"
+
+test-all: $(FOR_TESTS)
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) nox
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m nox
 
 verify: $(FOR_TESTS)
 	$(PYTEST) -m slow
@@ -58,5 +63,5 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/_build docs/_reference
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/_build docs/_reference docs/gallery
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -13,7 +13,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
-    "sphinx_mathjax_offline",  # formulas without a network
+    "sphinx-mathjax-offline",  # formulas without a network
 ]
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "_templates", "sg_execution_times.rst", "gallery/*.ipynb"]

@@ -50,6 +50,6 @@ expected = (weights.T @ weights).fill_diagonal_(0)
 print("as in the formula:", torch.allclose(quadratic + quadratic.T, expected, atol=1e-12))
 
 plt.figure(figsize=(3.6, 3), layout="constrained")
-plt.imshow(quadratic + quadratic.T, cmap="RdBu_r", vmin=-0.4, vmax=0.4)
+plt.imshow(quadratic + quadratic.T, cmap="RdBu_r", vmin=-0.1, vmax=0.1)
 plt.colorbar(label="coefficient of $z_i z_j$")
 plt.show()

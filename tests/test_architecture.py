@@ -227,6 +227,37 @@ def modules() -> list[str]:
     return ["pinets", *(found.name for found in pkgutil.walk_packages([str(SOURCE)], "pinets."))]
 
 
+def test_everything_imports_where_there_is_no_posix():
+    """Windows has neither fork nor resource nor fcntl, and no C library to ask for mallopt."""
+    names = [name for name in modules() if not name.endswith("__main__")]
+    run(
+        f"""
+import ctypes, importlib, multiprocessing, os, platform, signal, sys
+import torch, numpy, scipy, sklearn, accelerate, matplotlib.figure, PIL.Image, webdataset, trimesh, torch_geometric
+
+class NoLibrary(ctypes.CDLL):
+    def __init__(self, name, *given, **options):
+        if name is None:
+            raise TypeError("Windows has no library of that name")
+        super().__init__(name, *given, **options)
+
+ctypes.CDLL = NoLibrary
+for name in ("fork", "forkpty", "register_at_fork", "getuid", "sched_getaffinity"):
+    vars(os).pop(name, None)
+for name in ("SIGKILL", "SIGUSR1", "SIGALRM", "alarm"):
+    vars(signal).pop(name, None)
+multiprocessing.get_all_start_methods = lambda: ["spawn"]
+for name in ("resource", "fcntl", "pwd", "grp", "termios"):
+    sys.modules[name] = None
+for name in {names!r}:
+    importlib.import_module(name)
+platform.libc_ver = lambda: ("", "")
+from pinets._memory import keep_memory
+assert keep_memory() is False
+"""
+    )
+
+
 @pytest.mark.parametrize("name", [name for name in modules() if name.startswith(("pinets.algebra.", "pinets.models."))])
 def test_no_name_hides_a_module(name):
     """``import pinets.algebra.bounds as b`` must give a module or an error, never a function."""

@@ -29,7 +29,7 @@ def main(out: str) -> None:
         fully_shard(model, mesh=mesh)
         share = slice(dist.get_rank(), None, processes)
         inputs, targets = inputs[share], targets[share]
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     for _ in range(4):
         optimizer.zero_grad()
         (model(inputs) - targets).square().mean().backward()  # gradients are averaged over the processes

@@ -104,7 +104,7 @@ def test_sounds_of_any_rate_become_clips_of_their_loudest_second(tmp_path):
     assert ((peaks - expected).abs() <= 25).all()
 
 
-def test_meshes_are_described_by_their_template(tmp_path):
+def test_meshes_are_described_by_their_template_and_trained(tmp_path, monkeypatch):
     trimesh = pytest.importorskip("trimesh")
     pytest.importorskip("fast_simplification")
     ball = trimesh.creation.icosphere(subdivisions=3)
@@ -115,7 +115,11 @@ def test_meshes_are_described_by_their_template(tmp_path):
             scaled.export(tmp_path / "balls" / part / f"{number}.ply")
     made = own_recipe("meshes", tmp_path / "balls")
     assert (made.name, made.data.vertices, len(made.hierarchy.lengths)) == ("balls-ncp", 642, 5)
-    assert sum(p.numel() for p in made.networks()["model"].parameters()) > 0
+    monkeypatch.setenv("PINETS_CACHE", str(tmp_path / "cache"))
+    words = ["train", "meshes", "--data", str(tmp_path / "balls"), "--out", str(tmp_path / "runs")]
+    assert main([*words, "--network", "spiral", "--set", "epochs=2"]) == 0
+    report = (tmp_path / "runs" / "balls-spiral" / "seed-0" / "report.html").read_text()
+    assert "Reconstructed test shapes" in report
 
 
 @pytest.mark.parametrize("task", [False, True])

@@ -21,7 +21,7 @@ def add_parser(verbs: Verbs) -> None:
         verbs,
         "export",
         run,
-        summary="write a network as ONNX, torch.export or safetensors",
+        summary="write a network as ONNX, torch.export, safetensors, or a page that runs it in a browser",
         details=(
             "The file takes any number of inputs at a time, and carries the recipe, the names of the classes, the\n"
             "preprocessing and the certified degree.\n\n"
@@ -29,11 +29,17 @@ def add_parser(verbs: Verbs) -> None:
         ),
         example="""
             pinets export runs/mnist_ccp4-small/seed-0 --to onnx --fold
+            pinets export runs/mnist_ccp4-small/seed-0 --to html --runtime node_modules/onnxruntime-web/dist
             pinets export "CCP(16, 4, rank=8, order=3)" --to torch_export --out cubic.pt2
         """,
     )
     parser.add_argument("source", metavar="RUN", help="a run folder, or a model")
-    parser.add_argument("--to", required=True, choices=["onnx", "torch_export", "safetensors"], help="the kind of file")
+    parser.add_argument(
+        "--to", required=True, choices=["onnx", "torch_export", "safetensors", "html"], help="the kind of file"
+    )
+    parser.add_argument(
+        "--runtime", metavar="DIR", help="for html: node_modules/onnxruntime-web/dist, which the page will hold"
+    )
     parser.add_argument("--out", metavar="FILE", help="where to write (default: in the run folder, or here)")
     parser.add_argument("--fold", action="store_true", help="merge batch norms into the operators before them")
     parser.add_argument("--input", metavar="SHAPE", type=shape, help="shape of one input without the batch, as 3,32,32")
@@ -55,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if out.suffix != SUFFIXES[args.to]:
         raise UsageError(f"--out {out}: a file for --to {args.to} must end in {SUFFIXES[args.to]}")
     metadata = describe(found.network, example, model=found.expression, **_known(found))
-    metadata = export(found.network, example, out, to=args.to, fold=args.fold, metadata=metadata)
+    metadata = export(found.network, example, out, to=args.to, fold=args.fold, metadata=metadata, runtime=args.runtime)
     kind = f"a polynomial of degree {metadata.degree}" if metadata.degree is not None else "not a certified polynomial"
     folded = f", {metadata.folded} batch norms folded" if args.fold else ""
     print(f"{out}: {kind}, inputs {'x'.join(map(str, metadata.input_shape))}{folded}, {out.stat().st_size:,} bytes")

@@ -1,7 +1,8 @@
-"""``export`` writes a network in any of the three formats; ``read_metadata`` reads what travels with it."""
+"""``export`` writes a network in any of the formats; ``read_metadata`` reads what travels with it."""
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -23,11 +24,17 @@ from pinets.export.formats import (
     write_torch_export,
 )
 from pinets.export.metadata import Metadata, describe
+from pinets.export.page import check_page, write_page
 
 __all__ = ["SUFFIXES", "Target", "export", "read_metadata"]
 
-Target = Literal["onnx", "torch_export", "safetensors"]
-SUFFIXES: dict[str, str] = {"onnx": ".onnx", "torch_export": ".pt2", "safetensors": ".safetensors"}
+Target = Literal["onnx", "torch_export", "safetensors", "html"]
+SUFFIXES: dict[str, str] = {
+    "onnx": ".onnx",
+    "torch_export": ".pt2",
+    "safetensors": ".safetensors",
+    "html": ".html",
+}
 
 
 def export(
@@ -38,6 +45,7 @@ def export(
     to: Target,
     fold: bool = False,
     metadata: Metadata | None = None,
+    runtime: str | Path | None = None,
 ) -> Metadata:
     """Write a network to one file that runs without pinets.
 
@@ -48,9 +56,11 @@ def export(
         example: An input with a batch axis, on the CPU. A network that compares the samples of a batch with each
             other can be exported too, for multiples of the example's batch size.
         path: The file to write; its suffix must be that of the format.
-        to: ``"onnx"``, ``"torch_export"`` or ``"safetensors"`` (weights alone).
+        to: ``"onnx"``, ``"torch_export"``, ``"safetensors"`` (weights alone) or ``"html"``, a page that runs the ONNX
+            file in a browser.
         fold: Whether to fold batch norms into the operators before them.
         metadata: What to write with the weights; by default the input shape and the certified degree.
+        runtime: For a page, the folder ``dist`` of onnxruntime-web, which becomes a part of the page.
 
     Returns:
         The metadata that were written.
@@ -77,6 +87,13 @@ def export(
     known = describe(model, example) if metadata is None else metadata
     if to == "safetensors":
         write_safetensors(path, model, known)
+        return known
+    if to == "html":
+        browser = check_page(known, runtime)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "network.onnx"
+            known = export(model, example, file, to="onnx", fold=fold, metadata=known)
+            write_page(path, file.read_bytes(), known, browser)
         return known
     folded, count = fold_batch_norms(model, example) if fold else (model, 0)
     known = replace(known, folded=count)
