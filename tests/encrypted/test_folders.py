@@ -262,7 +262,7 @@ def test_a_plan_that_is_no_plan(tmp_path):
     (tmp_path / "plan.json").write_text("[]")
     with pytest.raises(EncryptedError, match="a plan is a JSON object, got list"):
         read_plan(tmp_path)
-    (tmp_path / "plan.json").write_text(json.dumps({"format": 3}))
+    (tmp_path / "plan.json").write_text(json.dumps({"format": 4}))
     with pytest.raises(FileError, match=r"plan.json is not a plan: plan\.packing is missing"):
         read_plan(tmp_path)
     (tmp_path / "plan.json").write_bytes(b"\xff")

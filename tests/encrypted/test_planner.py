@@ -50,7 +50,7 @@ def test_a_plan_is_what_was_written():
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
     assert "NOT SECURE" in str(plan)
     assert replace(plan, low=-1.0).identity != plan.identity
-    with pytest.raises(PlanError, match="another format, 7 instead of 3"):
+    with pytest.raises(PlanError, match="another format, 7 instead of 4"):
         Plan.from_json({**plan.to_json(), "format": 7})
     incomplete = plan.to_json()
     del incomplete["depth"]

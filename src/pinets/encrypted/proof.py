@@ -22,7 +22,7 @@ from pinets.encrypted.backend import Vector
 from pinets.encrypted.circuit import Circuit
 from pinets.encrypted.grid import pack_grid
 from pinets.encrypted.grid_program import GridProgram
-from pinets.encrypted.latency import LatencyProgram, pack, power_of_two
+from pinets.encrypted.latency import LatencyProgram, pack, unpack
 from pinets.encrypted.plan import Parameters, Plan
 from pinets.encrypted.simulate import FRESH, ROUNDING, Simulated, SimulatedEvaluator
 from pinets.encrypted.throughput import ThroughputProgram
@@ -195,17 +195,16 @@ def prove(plan: Plan, circuit: Circuit, *, largest_output: float = math.inf) -> 
             ]
             outputs = ThroughputProgram(circuit).run(evaluator, columns, plan.output_scale)
     found = [_as_enclosed(one) for one in outputs]
-    if len(found) == 1 and plan.packing != "throughput":
-        repeated = found[0].deviation.reshape(-1, power_of_two(circuit.output.rows))[:, : circuit.output.rows]
-        sizes = found[0].largest.reshape(-1, power_of_two(circuit.output.rows))[:, : circuit.output.rows]
-    else:
-        repeated, sizes = (
+    if plan.packing == "throughput":
+        deviation, sizes = (
             np.stack(each) for each in zip(*((one.deviation, one.largest) for one in found), strict=True)
         )
+    else:  # an output is the mean of its repetitions, so it deviates by at most the mean of their bounds
+        deviation, sizes = (unpack(each, circuit.output.rows) for each in (found[0].deviation, found[0].largest))
     terms = evaluator.noise_terms * (slots if plan.packing == "throughput" else 1)
     largest = min(float(sizes.max()), largest_output)
     headroom = evaluator.headroom if math.isfinite(evaluator.headroom) else -math.inf
-    return Proof(largest, _SLACK * float(repeated.max()), headroom, evaluator.tightest, terms)
+    return Proof(largest, _SLACK * float(deviation.max()), headroom, evaluator.tightest, terms)
 
 
 def _as_enclosed(one: Simulated) -> Enclosed:
