@@ -128,6 +128,7 @@ OPTIONAL = [
     ),
     *("playwright", "pooch", "psutil", "safetensors", "scipy", "sklearn", "soundfile", "tenseal", "tensorboard"),
     *("tensorly", "torchvision", "tqdm", "trimesh", "webdataset"),
+    *("prometheus_client", "starlette", "uvicorn", "zstandard"),
 ]
 
 WITHOUT_EXTRAS = f"""

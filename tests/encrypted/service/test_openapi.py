@@ -27,7 +27,7 @@ def test_all_that_is_there_is_described(operations, guarded):
 def test_answers_are_as_described(path, operations, guarded):
     headers = {"Authorization": f"Bearer {guarded.token}"}
 
-    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(operations[path].as_strategy())
     def check(case):
         # a schema cannot say which bytes are ciphertexts, so what it allows may be refused

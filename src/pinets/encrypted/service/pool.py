@@ -79,8 +79,11 @@ class Pool:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Start the processes; returns when all of them are ready."""
-        await asyncio.gather(*(self._add_worker() for _ in range(self.size)))
+        """Start the processes; returns when all of them are ready, and fails if one does not start."""
+        for worker in await asyncio.gather(*(self._start_worker() for _ in range(self.size))):
+            if worker is None:
+                await self.close()
+                raise RuntimeError("a worker did not start; what it said stands above")
 
     async def close(self) -> None:
         """End the processes."""
@@ -174,28 +177,35 @@ class Pool:
         await self._add_worker()
 
     async def _add_worker(self) -> None:
-        """Start a process, again and again until one is ready."""
-        while True:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "pinets.encrypted.service.worker", str(self.folder), str(self.keep)),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )
-            worker = _Worker(process)
-            try:
-                await asyncio.wait_for(worker.read(), _START_SECONDS)
-            except (TimeoutError, asyncio.IncompleteReadError):
-                log.error("a worker did not start; trying again in %g seconds", _PAUSE_SECONDS)
-                await self._end(worker)
-                await asyncio.sleep(_PAUSE_SECONDS)
-            except asyncio.CancelledError:
-                await self._end(worker)
-                raise
-            else:
-                self._all.add(worker)
-                self._give(worker)
-                return
+        """Start a process, again and again until one is ready. Without any, those who wait are told."""
+        while await self._start_worker() is None:
+            log.error("a worker did not start; trying again in %g seconds", _PAUSE_SECONDS)
+            if not self._all:
+                for waiting in self._waiting:
+                    if not waiting.turn.done():
+                        waiting.turn.set_exception(WorkerError("no worker can be started at the moment"))
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _start_worker(self) -> _Worker | None:
+        """Start a process and wait until it is ready; None if it ends instead."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "pinets.encrypted.service.worker", str(self.folder), str(self.keep)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        worker = _Worker(process)
+        try:
+            await asyncio.wait_for(worker.read(), _START_SECONDS)
+        except (TimeoutError, asyncio.IncompleteReadError):
+            await self._end(worker)
+            return None
+        except asyncio.CancelledError:
+            await self._end(worker)
+            raise
+        self._all.add(worker)
+        self._give(worker)
+        return worker
 
     async def _end(self, worker: _Worker) -> None:
         self._all.discard(worker)

@@ -1,0 +1,69 @@
+"""Requests split into what is evaluated at once, and streams of containers."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+from pinets.encrypted import FileError, KeyMismatchError, Server, make_keys, open_client, read_circuit
+from pinets.encrypted.container import Container, kind_of, read_containers
+from pinets.encrypted.server import key_file_bytes, request_bytes, split_inputs
+
+
+@pytest.fixture
+def request_(folders):
+    folder, network, inputs = folders
+    plan, circuit = read_circuit(folder / "server")
+    client = open_client(folder / "client")
+    inputs = inputs.repeat(20, 1)[:513]  # throughput: a full ciphertext and one more
+    count = 3 if plan.layout is not None else 513
+    return folder, plan, circuit, client, client.encrypt(inputs[:count].numpy()), network(inputs[:count])
+
+
+def test_parts_are_evaluated_one_by_one(request_):
+    folder, plan, circuit, client, request, expected = request_
+    groups = split_inputs(request, plan)
+    assert len(groups) == (3 if plan.layout is not None else 2)
+    server = Server(plan, circuit, workers=1)
+    keys = server.load_keys((folder / "server" / "evaluation.keys").read_bytes())
+    stream = io.BytesIO(b"".join(server.evaluate(group, keys) for group in groups))
+    outputs = [client.decrypt(answer) for answer in read_containers(stream.read, 1 << 24, "answer")]
+    np.testing.assert_allclose(np.concatenate(outputs), expected.detach().numpy(), atol=1e-4)
+
+
+def test_sizes_are_known_before_anything_is_sent(request_):
+    _, plan, _, _, request, _ = request_
+    _, keys = make_keys(plan)
+    assert sum(map(len, keys.parts.values())) == key_file_bytes(plan)
+    parts = Container.from_bytes(request, "inputs", "request").parts
+    assert sum(map(len, parts.values())) == request_bytes(plan, len(split_inputs(request, plan)))
+
+
+def test_counts_that_do_not_fit_are_refused(request_):
+    _, plan, _, _, request, _ = request_
+    container = Container.from_bytes(request, "inputs", "request")
+    for facts in ({}, {"count": 0}, {"count": 10**6}, {"count": True}, {"count": "3"}):
+        changed = Container("inputs", container.plan, container.keys, container.parts, facts)
+        with pytest.raises(FileError, match="do not fit"):
+            split_inputs(changed.to_bytes(), plan)
+    with pytest.raises(KeyMismatchError, match="another plan"):
+        split_inputs(Container("inputs", "other", "", {}).to_bytes(), plan)
+
+
+def test_streams_that_are_cut_or_too_large_are_refused():
+    whole = Container("outputs", "plan", "keys", {"0": bytes(100)}).to_bytes()
+    assert list(read_containers(io.BytesIO(2 * whole).read, 1000, "it")) == [whole, whole]
+    assert list(read_containers(io.BytesIO(whole[:-1]).read, 1000, "it")) == [whole[:-1]]  # its checksum tells
+    for content, message in (
+        (whole[:50], "malformed header, or was cut off"),
+        (whole + b"x", "not a stream"),
+        (b"<html>" * 20, "not a stream"),
+        (whole[:17] + b"\xff" * 8 + whole[25:], "too long"),
+        (whole.replace(b'["0", 100]', b'["0",1000]'), "at most 500 are expected"),
+    ):
+        with pytest.raises(FileError, match=message):
+            list(read_containers(io.BytesIO(content).read, 500, "it"))
+    assert kind_of(whole) == "outputs"
+    assert kind_of(whole[:40]) is None
