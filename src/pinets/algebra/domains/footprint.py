@@ -23,11 +23,13 @@ class Footprint:
         magnitude: The function with absolute coefficients, of this operand alone.
         weight: For every output, the sum of the absolute coefficients.
         picks: Whether every output takes at most one element of the operand, as views, slices and scales do.
+        elementwise: Whether that is the element at its own place, in the order of memory.
     """
 
     magnitude: Callable[[Tensor], Tensor]
     weight: Tensor
     picks: bool
+    elementwise: bool
 
 
 def magnitude_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -48,7 +50,20 @@ def footprints(function: Callable[..., Tensor], operands: Sequence[Tensor]) -> l
 
 def _footprint(magnitude: Callable[[Tensor], Tensor], shape: torch.Size) -> Footprint:
     weight = magnitude(torch.ones(shape, dtype=torch.float64))
-    return Footprint(magnitude, weight, _picks(magnitude, weight, shape))
+    picks = _picks(magnitude, weight, shape)
+    return Footprint(magnitude, weight, picks, picks and _keeps_places(magnitude, weight, shape))
+
+
+def _keeps_places(magnitude: Callable[[Tensor], Tensor], weight: Tensor, shape: torch.Size) -> bool:
+    """Whether a function that picks elements picks each for its own place: marked by powers of two, they stay so."""
+    if weight.numel() != shape.numel():
+        return False
+    for digit in range((shape.numel() - 1).bit_length()):
+        marks = 1.0 + (torch.arange(shape.numel()) >> digit) % 2
+        out = magnitude(marks.double().reshape(shape)).flatten()
+        if not torch.equal(out, weight.flatten() * marks):
+            return False
+    return True
 
 
 def _picks(magnitude: Callable[[Tensor], Tensor], weight: Tensor, shape: torch.Size) -> bool:

@@ -55,6 +55,7 @@ class Products:
     forms: Forms
     exact: Tensor  # (products, *shape)
     loose: Tensor  # the same, not negative: the largest size of further coefficients
+    own: bool = False  # whether there is one product for each element, and no element depends on another's
 
     @property
     def weight(self) -> Tensor:
@@ -201,13 +202,12 @@ class ZonotopeDomain(Domain):
             None if y.generators is None else y.generators * x.center,
         )
         products = [
-            Products(part.forms, part.exact * y.center, part.loose * size_y + part.exact.abs() * far_y)
+            Products(part.forms, part.exact * y.center, part.loose * size_y + part.exact.abs() * far_y, part.own)
             for part in x.products
         ]
-        products += [
-            Products(part.forms, part.exact * x.center, part.loose * linear_x + part.exact.abs() * x.reach)
-            for part in y.products
-        ]
+        for part in y.products:
+            products.append(Products(part.forms, part.exact * x.center, part.loose * linear_x, part.own))
+            products += _third_order(part, x)
         noise, error = (getattr(x, part) * size_y + linear_x * getattr(y, part) for part in ("noise", "error"))
         rest = x.rest * size_y + linear_x * y.rest
         if x.generators is not None and y.generators is not None:
@@ -215,7 +215,7 @@ class ZonotopeDomain(Domain):
             if count * count <= LARGEST_PRODUCTS:
                 forms = Forms(x.generators.reshape(self.symbols, -1), y.generators.reshape(self.symbols, -1))
                 exact = torch.eye(count, dtype=torch.float64).reshape(count, *x.center.shape)
-                products.append(Products(forms, exact, torch.zeros_like(exact)))
+                products.append(Products(forms, exact, torch.zeros_like(exact), own=True))
                 rest = rest + x.reach * y.reach
             else:
                 noise = noise + x.reach * y.reach
@@ -281,6 +281,26 @@ class ZonotopeDomain(Domain):
         return _OURS.slack(count + self.symbols + _SUMMED, size)
 
 
+def _third_order(part: Products, x: Zonotope) -> list[Products]:
+    """Products times the linear part of a factor: of three forms, one is as large as it gets.
+
+    Which one is open. A third of each choice is better than one choice, because more forms share the weight; but it
+    takes a product for every choice, and is done only where that is one for each element.
+    """
+    size = part.exact.abs()
+    if not part.own or x.generators is None:
+        return [Products(part.forms, torch.zeros_like(size), size * x.reach, part.own)]
+    factor = x.generators.reshape(len(x.generators), -1)
+    left, right = part.forms.left, part.forms.right
+    shape = (-1, *(1,) * x.center.ndim)
+    nothing = torch.zeros_like(size)
+    return [
+        Products(part.forms, nothing, size * factor.abs().sum(0).reshape(shape) / 3, own=True),
+        Products(Forms(left, factor), nothing, size * right.abs().sum(0).reshape(shape) / 3),
+        Products(Forms(factor, right), nothing, size * left.abs().sum(0).reshape(shape) / 3),
+    ]
+
+
 def _weighed(part: Products) -> Tensor:
     """How large a sum of products can be."""
     forms, weights = part.forms, part.weight
@@ -306,7 +326,7 @@ def _merged(products: Sequence[Products]) -> tuple[Products, ...]:
     for part in products:
         known = found.get(id(part.forms))
         if known is not None:
-            part = Products(part.forms, known.exact + part.exact, known.loose + part.loose)
+            part = Products(part.forms, known.exact + part.exact, known.loose + part.loose, known.own and part.own)
         found[id(part.forms)] = part
     return tuple(found.values())
 
@@ -324,7 +344,8 @@ def _push_products(
 
         for part in value.products:
             exact, loose = torch.vmap(alone)(part.exact), torch.vmap(use.magnitude)(part.loose)
-            found.append(Products(part.forms, exact, loose))
+            own = part.own and use.elementwise
+            found.append(Products(part.forms, exact, loose, own))
     return _merged(found)
 
 
