@@ -10,6 +10,7 @@ from pinets.algebra._certify import Certificate, certify
 from pinets.algebra._expand import Expansion, Monomial, expand
 from pinets.algebra._interactions import Interaction, Interactions, Normal, Uniform, interactions
 from pinets.algebra._orders import orders
+from pinets.algebra._shapley import Shapley, integrated_gradients, shapley
 from pinets.algebra.domains.base import NotPolynomialError
 from pinets.algebra.domains.degree import Violation
 from pinets.algebra.enclosure import TooLargeError
@@ -25,6 +26,7 @@ __all__ = [
     "Monomial",
     "Normal",
     "NotPolynomialError",
+    "Shapley",
     "TooLargeError",
     "TraceError",
     "Traced",
@@ -34,10 +36,12 @@ __all__ = [
     "bounds",
     "certify",
     "expand",
+    "integrated_gradients",
     "interactions",
     "interval_bounds",
     "lipschitz",
     "margins",
     "orders",
+    "shapley",
     "trace",
 ]
