@@ -3,7 +3,7 @@
 A network is traced once (:mod:`~pinets.algebra.traced`) to a graph of operations, each of which is a linear map or a
 product (:mod:`~pinets.algebra.rules`). The graph then runs in many domains (:mod:`~pinets.algebra.domains`), each of
 which answers a question: ``_certify``, ``_orders``, ``_expand``, ``_interactions``, ``_bounds``,
-``_spectra``, ``_verify``.
+``_shapley``, ``_spectra``, ``_verify``.
 """
 
 from pinets.algebra._bounds import Bounds, ball, bounds, interval_bounds, lipschitz, margins
@@ -11,6 +11,7 @@ from pinets.algebra._certify import Certificate, certify
 from pinets.algebra._expand import Expansion, Monomial, expand
 from pinets.algebra._interactions import Interaction, Interactions, Normal, Uniform, interactions
 from pinets.algebra._orders import orders
+from pinets.algebra._shapley import Shapley, integrated_gradients, shapley
 from pinets.algebra._spectra import Spectrum, spectra
 from pinets.algebra._verify import verify
 from pinets.algebra.domains.base import NotPolynomialError
@@ -29,6 +30,7 @@ __all__ = [
     "Monomial",
     "Normal",
     "NotPolynomialError",
+    "Shapley",
     "Spectrum",
     "TooLargeError",
     "TraceError",
@@ -40,11 +42,13 @@ __all__ = [
     "bounds",
     "certify",
     "expand",
+    "integrated_gradients",
     "interactions",
     "interval_bounds",
     "lipschitz",
     "margins",
     "orders",
+    "shapley",
     "spectra",
     "trace",
     "verify",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pinets.algebra._expand import Expansion, expand
+from pinets.algebra.inputs import check_inputs
 from pinets.algebra.monomials import Table, variables
 from pinets.algebra.traced import Traced
 
@@ -35,9 +37,9 @@ class Uniform:
         return (self.low + self.high) / 2, (self.high - self.low) / 2
 
     @staticmethod
-    def recurrence(k: int) -> float:
-        """b_k in the recurrence x p_k = p_(k+1) + b_k p_(k-1) of the monic orthogonal polynomials."""
-        return k * k / (4 * k * k - 1)
+    def recurrence(degree: int) -> list[tuple[float, float]]:
+        """(a_k, b_k) for k = 0, 1, ..., degree in x p_k = p_(k+1) + a_k p_k + b_k p_(k-1), for monic polynomials."""
+        return [(0.0, k * k / (4 * k * k - 1)) for k in range(degree + 1)]
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,40 @@ class Normal:
         return self.mean, self.std
 
     @staticmethod
-    def recurrence(k: int) -> float:
-        """b_k in the recurrence x p_k = p_(k+1) + b_k p_(k-1) of the monic orthogonal polynomials."""
-        return float(k)
+    def recurrence(degree: int) -> list[tuple[float, float]]:
+        """(a_k, b_k) for k = 0, 1, ..., degree in x p_k = p_(k+1) + a_k p_k + b_k p_(k-1), for monic polynomials."""
+        return [(0.0, float(k)) for k in range(degree + 1)]
 
 
-Marginal = Uniform | Normal
+@dataclass(frozen=True)
+class Empirical:
+    """An input that takes each of the given values equally often; orthogonal polynomials come from their moments."""
+
+    values: Tensor
+
+    @property
+    def center_and_scale(self) -> tuple[float, float]:
+        deviation = self.values.std(correction=0).item()
+        return self.values.mean().item(), deviation if deviation > 0 else 1.0
+
+    def recurrence(self, degree: int) -> list[tuple[float, float]]:
+        """(a_k, b_k) for k = 0, 1, ..., degree; zero from where there are fewer different values than degrees."""
+        center, scale = self.center_and_scale
+        x = (self.values - center) / scale
+        before, now = torch.zeros_like(x), torch.ones_like(x)
+        found: list[tuple[float, float]] = []
+        norm_before = 1.0
+        for k in range(degree + 1):
+            norm = (now * now).mean().item()
+            if norm <= 1e-12 * norm_before:
+                return found + [(0.0, 0.0)] * (degree + 1 - k)
+            a, b = (x * now * now).mean().item() / norm, norm / norm_before if k else 0.0
+            found.append((a, b))
+            before, now, norm_before = now, (x - a) * now - b * before, norm
+        return found
+
+
+Marginal = Uniform | Normal | Empirical
 
 
 @dataclass(frozen=True)
@@ -162,7 +192,7 @@ def interactions(
     model: nn.Module | Traced | Expansion,
     example: Tensor | None = None,
     *,
-    marginals: Marginal | Sequence[Marginal] | None = None,
+    marginals: Marginal | Sequence[Marginal] | Tensor | None = None,
     memory: int = 2 * 1024**3,
 ) -> Interactions:
     r"""Sobol indices of every order, exact, for independent inputs.
@@ -175,7 +205,8 @@ def interactions(
         model: A polynomial in evaluation mode, or its expansion.
         example: An input with a batch axis, for its shape (see :func:`pinets.algebra.expand`).
         marginals: The distribution of the inputs, one for all or one for each: :class:`Uniform` (between -1 and 1 if
-            nothing is said) or :class:`Normal`.
+            nothing is said) or :class:`Normal`; or a tensor of data, of shape (rows, d), for columns that are
+            distributed as in the data and independent of each other.
         memory: The most bytes to use for coefficients, roughly.
 
     Example:
@@ -193,12 +224,19 @@ def interactions(
     """
     expansion = model if isinstance(model, Expansion) else expand(model, example, memory=memory)
     features, degree = expansion.features, expansion.degree
+    if marginals is None and example is not None and bool((example.abs() > 1).any()):
+        warnings.warn(
+            "the inputs are taken to be uniform between -1 and 1, and the example lies outside: give marginals, or "
+            "the data as marginals=X",
+            stacklevel=2,
+        )
     each = _one_for_each(marginals, features)
+    steps = -2 if all(isinstance(marginal, (Uniform, Normal)) for marginal in each) else -1  # even and odd stay apart
     standard = _standardize([expansion.coefficients[n] for n in range(degree + 1)], each)
     to_orthogonal, norms = _basis_change(each, degree)
     outputs = len(standard[0])
-    supports = {size: _groups(features, size) for size in range(min(degree, features) + 1)}
-    keys = {size: _key(groups, features) for size, groups in supports.items()}
+    supports = {size: all_groups(features, size) for size in range(min(degree, features) + 1)}
+    keys = {size: group_keys(groups, features) for size, groups in supports.items()}
     found: dict[tuple[int, ...], Tensor] = {(): standard[0][:, None].clone()}
     for n in range(1, degree + 1):
         for exponents in _compositions(n, min(n, features)):
@@ -207,7 +245,7 @@ def interactions(
             index: tuple[slice | Tensor, ...] = (slice(None), *columns.unbind(1))
             orders = math.factorial(n) / math.prod(math.factorial(exponent) for exponent in exponents)
             values = orders * standard[n][index]  # coefficients of z_i^e_i z_j^e_j ..., of shape (out, groups)
-            for lower in itertools.product(*(range(exponent, -1, -2) for exponent in exponents)):
+            for lower in itertools.product(*(range(exponent, -1, steps) for exponent in exponents)):
                 weight = math.prod(
                     to_orthogonal[groups[:, axis], exponent, k]
                     for axis, (exponent, k) in enumerate(zip(exponents, lower, strict=True))
@@ -215,7 +253,7 @@ def interactions(
                 kept = [axis for axis, k in enumerate(lower) if k > 0]
                 name = tuple(k for k in lower if k > 0)
                 target = found.setdefault(name, torch.zeros(outputs, len(supports[len(name)]), dtype=torch.float64))
-                rows = torch.searchsorted(keys[len(name)], _key(groups[:, kept], features))
+                rows = torch.searchsorted(keys[len(name)], group_keys(groups[:, kept], features))
                 target.index_add_(1, rows, values * weight)
     parts = {
         size: torch.zeros(outputs, len(groups), dtype=torch.float64) for size, groups in supports.items() if size > 0
@@ -228,10 +266,15 @@ def interactions(
     return Interactions(found[()][:, 0], parts, {size: supports[size] for size in parts}, features)
 
 
-def _one_for_each(marginals: Marginal | Sequence[Marginal] | None, features: int) -> list[Marginal]:
+def _one_for_each(marginals: Marginal | Sequence[Marginal] | Tensor | None, features: int) -> list[Marginal]:
+    if isinstance(marginals, Tensor):
+        (data,) = check_inputs(marginals)
+        if data.ndim < 2 or data[0].numel() != features:
+            raise ValueError(f"data as marginals must have {features} numbers a row, got shape {tuple(data.shape)}")
+        return [Empirical(column) for column in data.detach().cpu().double().flatten(1).T]
     if marginals is None or isinstance(marginals, (Uniform, Normal)):
         return [marginals or Uniform()] * features
-    each = list(marginals) if isinstance(marginals, Iterable) else [marginals]
+    each: list[Marginal] = list(marginals) if isinstance(marginals, Iterable) else [marginals]
     if not all(isinstance(marginal, (Uniform, Normal)) for marginal in each):
         raise TypeError(
             f"a marginal is Uniform(...) or Normal(...), for which indices are exact, one for all or one for each "
@@ -264,24 +307,27 @@ def _basis_change(marginals: list[Marginal], degree: int) -> tuple[Tensor, Tenso
     change = torch.zeros(len(marginals), degree + 1, degree + 2, dtype=torch.float64)
     norms = torch.ones(len(marginals), degree + 1, dtype=torch.float64)
     change[:, 0, 0] = 1
-    recurrence = torch.tensor(
-        [[0.0] + [marginal.recurrence(k) for k in range(1, degree + 2)] for marginal in marginals], dtype=torch.float64
-    )
+    shift, below = torch.tensor(
+        [marginal.recurrence(degree + 1) for marginal in marginals], dtype=torch.float64
+    ).unbind(2)
     for e in range(degree):
         for k in range(degree + 1):
-            change[:, e + 1, k] = recurrence[:, k + 1] * change[:, e, k + 1] + (change[:, e, k - 1] if k else 0)
+            change[:, e + 1, k] = below[:, k + 1] * change[:, e, k + 1] + shift[:, k] * change[:, e, k]
+            if k:
+                change[:, e + 1, k] += change[:, e, k - 1]
     for k in range(1, degree + 1):
-        norms[:, k] = norms[:, k - 1] * recurrence[:, k]
+        norms[:, k] = norms[:, k - 1] * below[:, k]
     return change, norms
 
 
-def _groups(features: int, size: int) -> Tensor:
+def all_groups(features: int, size: int) -> Tensor:
+    """The groups of a size, of shape (groups, size)."""
     if size == 0:
         return torch.zeros(1, 0, dtype=torch.long)
     return torch.combinations(torch.arange(features), size).reshape(-1, size)
 
 
-def _key(groups: Tensor, features: int) -> Tensor:
+def group_keys(groups: Tensor, features: int) -> Tensor:
     """A number for every group that grows in lexicographic order."""
     key = torch.zeros(len(groups), dtype=torch.long)
     for axis in range(groups.shape[1]):

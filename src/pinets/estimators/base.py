@@ -1,4 +1,4 @@
-"""What the classifier and the regressor share: checks, standardised batches, training, and the raw polynomial."""
+"""What the classifier and the regressor share: checks, encoded and standardised columns, fitting."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_array, check_random_state, gen_batches
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_array, check_consistent_length, check_random_state, gen_batches
+from sklearn.utils.validation import _check_y, check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from pinets.engine.in_memory import History, Samples, adamw, fit
-from pinets.estimators.parameters import check_at_least_one, check_between, check_device, check_flag, check_model
-from pinets.estimators.scaling import Scaling, fold
+from pinets.estimators.closed import ORDERS, choose_solver, clip_rare_values, distinct, fit_closed
+from pinets.estimators.columns import Columns, categorical_positions, is_frame
+from pinets.estimators.parameters import check_device, check_model, check_parameters
+from pinets.estimators.persistence import arrays_of, network_from, network_state, tensors_of
+from pinets.estimators.reading import SAMPLE, SAMPLE_CELLS, Reading
+from pinets.estimators.scaling import Scaling, farthest, fold
 from pinets.polynomial import Polynomial
 
 __all__ = ["PolynomialNet"]
@@ -29,29 +33,36 @@ FLOATS = (np.float64, np.float32)  # the first is what everything else is conver
 LARGEST_BATCH = 256  # rows made dense at a time, unless batch_size says otherwise
 
 _FEW = 64  # features, up to which steps of 0.01 did best
+_LEAST_WEIGHT = 1e-30  # of a sample, beside the largest: below, it changes no sum
 
 _drawing_weights = threading.Lock()
 
 
-class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
+class PolynomialNet(Reading, BaseEstimator, ABC):  # type: ignore[misc]
     """The base of both estimators, which add what depends on the kind of targets.
 
     The arguments are explained in :class:`pinets.estimators.PolynomialNetClassifier`.
     """
 
     module_: Polynomial
+    columns_: Columns
+    feature_scaling_: Scaling
     _targets_accepted: Mapping[str, bool] = {}  # options of scikit-learn's validate_data
 
     def __init__(
         self,
         *,
+        order: int | Literal["auto"] = "auto",
+        solver: Literal["auto", "terms", "rows", "adam"] = "auto",
+        weight_decay: float | Literal["auto"] = "auto",
+        clip: float | Literal["auto"] | None = "auto",
+        categorical_features: Any = "auto",
+        missing_values: Literal["indicator", "error"] = "indicator",
         model: Literal["ccp", "ncp", "ncp_skip"] = "ccp",
-        order: int = 2,
         rank: int = 32,
         max_epochs: int = 100,
         learning_rate: float | Literal["auto"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
-        weight_decay: float = 1.0,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
@@ -59,13 +70,17 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
-        self.model = model
         self.order = order
+        self.solver = solver
+        self.weight_decay = weight_decay
+        self.clip = clip
+        self.categorical_features = categorical_features
+        self.missing_values = missing_values
+        self.model = model
         self.rank = rank
         self.max_epochs = max_epochs
         self.learning_rate = learning_rate
         self.batch_size = batch_size
-        self.weight_decay = weight_decay
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
@@ -74,8 +89,11 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
         self.verbose = verbose
 
     @abstractmethod
-    def _learn_targets(self, y: np.ndarray, weights: np.ndarray | None) -> int:
-        """Remember what the targets are like, and say how many outputs they need."""
+    def _learn_targets(self, y: np.ndarray, weights: np.ndarray | None, *, whole: bool = True) -> int:
+        """Remember what the targets are like, and say how many outputs they need.
+
+        ``whole`` is False where more samples may follow.
+        """
 
     @abstractmethod
     def _encode(self, y: np.ndarray) -> Tensor:
@@ -89,49 +107,127 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
     def _score(self, outputs: Tensor, targets: Tensor) -> float:
         """How good all outputs are together; higher is better."""
 
+    @abstractmethod
+    def _columns_of(self, y: np.ndarray) -> np.ndarray:
+        """The targets as columns of numbers: standardised, or zeros and ones for classes."""
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from features (dense or sparse) and targets; what was learnt before is forgotten.
+        """Learn from features and targets; what was learnt before is forgotten, also if this fails.
 
         Args:
-            X: Features, of shape (samples, features); sparse matrices stay sparse.
+            X: Features, of shape (samples, features): an array, a data frame, or a sparse matrix, which stays sparse
+                where it is large.
             y: Targets.
             sample_weight: How much each sample counts: two is the sample given twice, zero is not given at all.
         """
-        self._check_parameters()
-        X, y, weights = self._check_samples(X, y, sample_weight, reset=True)
+        self._forget()
+        try:
+            check_parameters(self)
+            X, y, weights = self._check_samples(X, y, sample_weight, reset=True)
+            self.solver_ = choose_solver(self.solver, self.order, *X.shape)
+            if self.solver_ == "adam":
+                self._fit_by_descent(X, y, weights)
+            else:
+                self._fit_closed(X, y, weights)
+        except BaseException:
+            self._forget()
+            raise
+        return self
+
+    def _fit_closed(self, X: Any, y: np.ndarray, weights: np.ndarray | None) -> None:
+        dtype = X.dtype
+        columns, y, share, unit = distinct(X.toarray() if sparse.issparse(X) else X, y, weights)
+        outputs = self._learn_targets(y, share)
+        targets = self._columns_of(y)
+        columns = columns.astype(np.float64)
+        if self.clip is not None:
+            columns = clip_rare_values(columns, targets, share, self.clip)
+        orders = ORDERS if self.order == "auto" else (int(self.order),)
+        scaling = Scaling.of(
+            "X",
+            columns.astype(dtype),
+            share,
+            ignore_constant=True,
+            farthest=farthest(orders[-1], dtype),
+            clip=self.clip is not None,
+        )
+        module, fitted = fit_closed(
+            scaling.apply(torch.from_numpy(columns)).numpy(),
+            targets,
+            share,
+            self.columns_.sources,
+            solver=self.solver_,
+            orders=orders,
+            strength=None if self.weight_decay == "auto" else float(self.weight_decay),
+            classify=is_classifier(self),
+            dtype=torch.float64 if dtype == np.float64 else torch.float32,
+            unit=unit,
+        )
+        device = check_device(self.device)
+        self.order_, self.weight_decay_, self.error_ = fitted.order, fitted.strength, fitted.error
+        self.feature_scaling_ = scaling.to(device, next(module.parameters()).dtype)
+        self.n_iter_ = 1
+        self.module_ = module.to(device)
+        self._keep_sample(columns)
+        assert outputs == len(fitted.constant)
+
+    def _fit_by_descent(self, X: Any, y: np.ndarray, weights: np.ndarray | None) -> None:
         drawing = self._draw_seeds()
         rows, held_out = self._hold_out(y) if self.early_stopping else (np.arange(X.shape[0]), None)
         trained_on = weights if held_out is None else _without(held_out, weights, X.shape[0])
-        self._start(X, trained_on, outputs=self._learn_targets(y, trained_on), drawing=drawing, ignore_constant=True)
+        outputs = self._learn_targets(y, trained_on)
+        self._start(X, trained_on, outputs=outputs, drawing=drawing, whole=True)
         self._train(X, y, weights, rows, held_out, epochs=int(self.max_epochs), cosine=True)
-        return self
+        self._keep_sample(X)
+
+    def _keep_sample(self, columns: Any) -> None:
+        """Keep a few rows to rank terms by and to compare predictions with."""
+        count = max(1, min(SAMPLE, SAMPLE_CELLS // max(1, columns.shape[1])))
+        rows = np.random.RandomState(0).permutation(columns.shape[0])[:count]
+        self.sample_ = self._clipped(columns[rows])
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
-        self._check_parameters()
+        check_parameters(self)
         if self.early_stopping:
             raise ValueError("early_stopping needs all samples at once: set it to False to use partial_fit")
-        first = not hasattr(self, "module_")
-        X, y, weights = self._check_samples(X, y, sample_weight, reset=first)
-        if not first and self._structure() != self._made_with:
-            raise ValueError(
-                f"model, order and rank were {self._made_with} in the first call and are {self._structure()} now: "
-                f"partial_fit goes on with what there is, and fit starts anew"
-            )
+        first = not hasattr(self, "module_") or self.solver_ != "adam"
         if first:
-            drawing = self._draw_seeds()
-            outputs = self._learn_targets(y if classes is None else classes, weights)
-            # What is constant so far may yet vary.
-            self._start(X, weights, outputs=outputs, drawing=drawing, ignore_constant=False)
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._rate(X.shape[1])  # may be set anew between calls
-        self._train(X, y, weights, np.arange(X.shape[0]), epochs=1)
+            self._forget()
+        try:
+            X, y, weights = self._check_samples(X, y, sample_weight, reset=first)
+            if not first and self._structure() != self._made_with:
+                raise ValueError(
+                    f"model, order and rank were {self._made_with} in the first call and are {self._structure()} now: "
+                    f"partial_fit goes on with what there is, and fit starts anew"
+                )
+            if first:
+                self.solver_ = "adam"
+                drawing = self._draw_seeds()
+                outputs = self._learn_targets(y if classes is None else classes, weights, whole=False)
+                self._start(X, weights, outputs=outputs, drawing=drawing, whole=False)
+            for group in self._optimizer.param_groups:  # both may be set anew between calls
+                group["lr"] = self._rate(X.shape[1])
+                group["weight_decay"] = self._decay() if group["params"][0].ndim > 1 else 0.0
+            self._train(X, y, weights, np.arange(X.shape[0]), epochs=1)
+            if first:
+                self._keep_sample(X)
+        except BaseException:
+            if first:
+                self._forget()
+            raise
         return self
+
+    def _forget(self) -> None:
+        """Remove what was learnt."""
+        for name in [name for name in vars(self) if name.endswith("_") or name in _PRIVATE_STATE]:
+            delattr(self, name)
 
     def to_polynomial(self) -> Polynomial:
         """The trained polynomial of the raw features, in float64, with the standardisation folded into its matrices.
 
         It maps a tensor of features to decision values (the classifier) or predictions (the regressor): what to give
-        to :func:`pinets.algebra.certify`, :func:`pinets.algebra.expand` and their like.
+        to :func:`pinets.algebra.certify`, :func:`pinets.algebra.expand` and their like. Its columns are those that
+        ``encoded_names()`` names: the raw ones, with categories and missing values as indicators.
         """
         check_is_fitted(self, "module_")
         return fold(self.module_, self.feature_scaling_, getattr(self, "target_scaling_", None))
@@ -139,44 +235,117 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing_values == "indicator"
         return tags
 
-    def _check_parameters(self) -> None:
-        check_model(self.model)
-        for name in ("order", "rank", "max_epochs", "n_iter_no_change"):
-            check_at_least_one(name, getattr(self, name))
-        if self.batch_size != "auto":
-            check_at_least_one("batch_size", self.batch_size)
-        if self.learning_rate != "auto":
-            check_between("learning_rate", self.learning_rate, 0)
-        check_between("weight_decay", self.weight_decay, 0, low_included=True)
-        check_between("validation_fraction", self.validation_fraction, 0, 1)
-        check_flag("early_stopping", self.early_stopping)
-        check_device(self.device)
+    def __getstate__(self) -> dict[str, Any]:
+        """Plain containers and arrays only, which skops can store and load without pickle."""
+        state = dict(super().__getstate__())
+        for name, tensors in (("feature_scaling_", vars), ("target_scaling_", vars), ("module_", network_state)):
+            if name in state:
+                state[name] = arrays_of(tensors(state[name]))
+        if "_generator" in state:
+            state["_generator"] = state["_generator"].get_state().numpy()
+        if "_optimizer" in state:
+            state["_optimizer"] = arrays_of(state["_optimizer"].state_dict())
+        if isinstance(state["device"], torch.device):
+            state["device"] = str(state["device"])
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        device = state["device"]
+        for name in ("feature_scaling_", "target_scaling_"):
+            if name in state:
+                where = device if name == "feature_scaling_" else "cpu"
+                state[name] = Scaling(**tensors_of(state[name], where))
+        if "module_" in state:
+            state["module_"] = network_from(state["module_"], device)
+        if "_generator" in state:
+            generator = torch.Generator()
+            generator.set_state(torch.tensor(np.asarray(state["_generator"], dtype=np.uint8)))
+            state["_generator"] = generator
+        if "_optimizer" in state:
+            optimizer = adamw(state["module_"], learning_rate=1.0)
+            optimizer.load_state_dict(tensors_of(state["_optimizer"]))
+            state["_optimizer"] = optimizer
+        super().__setstate__(state)
 
     def _check_samples(
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool
     ) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """The samples as arrays, without those of weight zero: they must count as little as if never given."""
-        X, y = validate_data(self, X, y, reset=reset, accept_sparse="csr", dtype=FLOATS, **self._targets_accepted)
+        categorical = categorical_positions(X, self.categorical_features) if reset else list(self.columns_.levels)
+        if categorical:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            y = _check_y(y, **{"multi_output": False, "y_numeric": False, **self._targets_accepted}, estimator=self)
+            check_consistent_length(X, y)
+        else:
+            finite = "allow-nan" if self.missing_values == "indicator" else True
+            options = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_all_finite": finite}
+            X, y = validate_data(self, X, y, reset=reset, **options, **self._targets_accepted)
         if sparse.issparse(y):
             raise ValueError("y must be dense, got a sparse matrix; convert it with y.toarray()")
+        weights = self._check_weights(sample_weight, y)
+        if weights is not None and not (weights > 0).all():
+            counts = weights > 0
+            X, y, weights = (X.iloc[counts] if is_frame(X) else X[counts]), y[counts], weights[counts]
+        if reset:
+            share = None if weights is None else weights / weights.sum()
+            self.columns_ = Columns.learn(X, categorical, share)
+            if self.missing_values == "error" and (self.columns_.flagged):
+                raise ValueError("X contains NaN, and missing_values='error' refuses it")
+        return self._encode_columns(X), y, weights
+
+    def _check_weights(self, sample_weight: Any, y: np.ndarray) -> np.ndarray | None:
+        """The weights, at a scale that cannot overflow; what is lost beside the largest counts as zero."""
         if sample_weight is None:
-            return X, y, None
+            return None
         if isinstance(sample_weight, Real):
-            sample_weight = np.full(X.shape[0], float(sample_weight))
+            sample_weight = np.full(len(y), float(sample_weight))
         weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
-        if weights.shape != (X.shape[0],):
-            raise ValueError(f"sample_weight must have shape ({X.shape[0]},), got {weights.shape}")
+        if weights.shape != (len(y),):
+            raise ValueError(f"sample_weight must have shape ({len(y)},), got {weights.shape}")
         if (weights < 0).any():
             raise ValueError(f"sample_weight must not be negative, got {weights.min()}")
-        counts = weights > 0
-        if not counts.any():
+        if not weights.any():
             raise ValueError("sample_weight must have at least one entry that is not zero")
-        return (X, y, weights) if counts.all() else (X[counts], y[counts], weights[counts])
+        weights = np.where(weights < _LEAST_WEIGHT * weights.max(), 0.0, weights)
+        if weights[weights > 0].min() > _LEAST_WEIGHT and weights.max() < 1 / _LEAST_WEIGHT:
+            return weights
+        weights /= weights.max()
+        return weights / weights[weights > 0].mean()
+
+    def _check_columns(self, X: Any) -> Any:
+        """Encoded features to predict from."""
+        check_is_fitted(self, "module_")
+        if self.columns_.levels:
+            validate_data(self, X, reset=False, skip_check_array=True)
+            if len(X) == 0:
+                raise ValueError("X must have at least one row, got none")
+        else:
+            finite = "allow-nan" if self.missing_values == "indicator" else True
+            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS, ensure_all_finite=finite)
+        return self._encode_columns(X)
+
+    def _encode_columns(self, X: Any) -> Any:
+        if sparse.issparse(X):
+            if np.isnan(X.data).any():
+                raise ValueError("sparse X contains NaN: missing values are accepted in dense X only")
+            return X
+        scaling = getattr(self, "feature_scaling_", None)
+        fill = None
+        if scaling is not None:  # the mean of a column whose values were all there
+            first = np.unique(self.columns_.sources, return_index=True)[1]
+            fill = np.zeros(self.columns_.width)
+            fill[np.unique(self.columns_.sources)] = scaling.mean.cpu().numpy()[first]
+        return self.columns_.encode(X, fill)
 
     def _structure(self) -> tuple[str, int, int]:
-        return self.model, int(self.order), int(self.rank)
+        return self.model, 2 if self.order == "auto" else int(self.order), int(self.rank)
+
+    def _decay(self) -> float:
+        return 1.0 if self.weight_decay == "auto" else float(self.weight_decay)
 
     def _rate(self, features: int) -> float:
         """Every weight takes a step of this size, and those of all features add up in each state."""
@@ -203,24 +372,34 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
                 f"validation_fraction={self.validation_fraction} of {len(y)} does not give them: {error}"
             ) from error
 
-    def _start(self, X: Any, weights: np.ndarray | None, *, outputs: int, drawing: int, ignore_constant: bool) -> None:
-        """Everything that exists before the first step, from the shape and the scale of the features."""
+    def _start(self, X: Any, weights: np.ndarray | None, *, outputs: int, drawing: int, whole: bool) -> None:
+        """Everything that exists before the first step, from the shape and the scale of the features.
+
+        Where these are not the whole of the samples, what is constant may yet vary, and no range is known.
+        """
         device, dtype = check_device(self.device), torch.float64 if X.dtype == np.float64 else torch.float32
-        self.feature_scaling_ = Scaling.of("X", X, weights, ignore_constant=ignore_constant).to(device, dtype)
+        _, order, rank = self._structure()
+        self.feature_scaling_ = Scaling.of(
+            "X",
+            X,
+            weights,
+            ignore_constant=whole,
+            farthest=farthest(order, X.dtype),
+            clip=whole and self.clip is not None,
+        ).to(device, dtype)
         # Layers draw their weights from torch's global generator: borrow it, and give it back as it was.
         with _drawing_weights, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(drawing)
-            module = check_model(self.model)(
-                X.shape[1], outputs, order=int(self.order), rank=int(self.rank), dtype=dtype
-            )
+            module = check_model(self.model)(X.shape[1], outputs, order=order, rank=rank, dtype=dtype)
         # Start from a constant, so that what the samples leave open stays flat instead of random.
         nn.init.zeros_(cast("nn.Linear", module.head).weight)
         self.module_ = module.to(device).eval()
         with torch.no_grad():  # what is ignored has no gradient either, and stays at zero
             for view in (module.start, *(step.gate for step in module.steps)):
                 cast("nn.Linear", view).weight[:, self.feature_scaling_.ignored] = 0
-        self._optimizer = adamw(self.module_, learning_rate=self._rate(X.shape[1]), weight_decay=self.weight_decay)
+        self._optimizer = adamw(self.module_, learning_rate=self._rate(X.shape[1]), weight_decay=self._decay())
         self._made_with = self._structure()
+        self.order_, self.weight_decay_ = order, self._decay()
         self.n_iter_ = 0
         self.loss_curve_: list[float] = []
         self.validation_loss_curve_: list[float] = []
@@ -281,8 +460,7 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _outputs(self, X: Any) -> Tensor:
         """The module's outputs for raw features, one batch at a time."""
-        check_is_fitted(self, "module_")
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
+        X = self._check_columns(X)
         head = cast("nn.Linear", self.module_.head)
         # Filled in place: a list of small results would lie between the large freed batches and split the memory up.
         outputs = torch.empty(X.shape[0], head.out_features, dtype=head.weight.dtype)
@@ -290,6 +468,9 @@ class PolynomialNet(BaseEstimator, ABC):  # type: ignore[misc]
             for rows in gen_batches(X.shape[0], LARGEST_BATCH):
                 outputs[rows] = self.module_(self._standardised(X[rows])).cpu()
         return outputs
+
+
+_PRIVATE_STATE = ("_generator", "_optimizer", "_made_with", "_several_outputs", "_target_range")
 
 
 def _without(rows: np.ndarray, weights: np.ndarray | None, samples: int) -> np.ndarray:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 from torch.nn import functional as F
@@ -22,33 +24,50 @@ class PolynomialNetClassifier(ClassifierMixin, PolynomialNet):  # type: ignore[m
     .. math:: p(y \mid x) = \mathrm{softmax}\, G(z), \qquad z = (x - \mathrm{mean}) / \mathrm{deviation}
 
     where :math:`G` is a Π-net of degree ``order`` with one output per class (for two classes, one output and the
-    sigmoid). It has about ``order * rank * features`` weights instead of the :math:`d^N / N!` coefficients that
-    ``PolynomialFeatures`` writes out. Features may be sparse: only one batch at a time is made dense. A feature that is
-    constant in all samples of ``fit`` counts for nothing, whatever it is later.
+    sigmoid). A feature that is constant in all samples of ``fit`` counts for nothing, whatever it is later.
 
     Args:
-        model: How the coefficients are tied together: ``"ccp"`` (fewest weights), ``"ncp"`` or ``"ncp_skip"``.
-        order: The degree :math:`N` of the polynomial.
-        rank: The size of the network's state; more represent richer polynomials.
-        max_epochs: How often ``fit`` goes through the samples, while the learning rate falls to zero.
+        order: The degree :math:`N` of the polynomial; ``"auto"`` chooses from 1, 2 and 3.
+        solver: How to fit. ``"terms"`` writes the products of columns out and solves for their coefficients: all of
+            them, or, where they are too many, those that correlate most with what lower orders leave. ``"rows"``
+            solves for weights of the samples, for few samples with many features. ``"adam"`` trains a network of the
+            given ``rank`` with mini-batches. ``"auto"`` decides by the size of the table (docs/estimators.md).
+        weight_decay: The penalty: of the squared coefficients of standardised terms, beside a mean loss; with
+            ``"adam"``, AdamW's decoupled decay of the matrices. ``"auto"`` chooses by cross-validation, and is 1 with
+            ``"adam"``.
+        clip: Polynomials bend sharply outside the data: features beyond this quantile of those seen in ``fit``, at
+            either end, count as the quantile. 0 is their range; ``"auto"`` is the range or 0.01, whichever predicts
+            better; None leaves the polynomial as it is everywhere.
+        categorical_features: The columns that hold categories, as names, numbers or flags. ``"auto"`` takes those of
+            data frames that hold categories or texts; None takes none.
+        missing_values: ``"indicator"`` takes missing numbers for the mean and adds an indicator where ``fit`` saw some;
+            ``"error"`` refuses them.
+        class_weight: Weights of the classes, as a dictionary, or ``"balanced"``.
+        model: With ``"adam"``, how the coefficients are tied together: ``"ccp"`` (fewest weights), ``"ncp"`` or
+            ``"ncp_skip"``.
+        rank: With ``"adam"``, the size of the network's state.
+        max_epochs: With ``"adam"``, how often ``fit`` goes through the samples, while the learning rate falls to zero.
         learning_rate: Of AdamW, at the start; ``"auto"`` is 0.01, and beyond 64 features 0.01 * 64 / features, since
             the steps of all features add up.
         batch_size: Samples per step; ``"auto"`` is a sixteenth of them, but at least 32 and at most 256.
-        weight_decay: Pulls the weight matrices to zero (AdamW's decoupled decay); the first thing to raise on few or
-            noisy samples.
-        early_stopping: Hold out samples, stop when the loss on them no longer falls, and keep the best weights.
+        early_stopping: With ``"adam"``, hold out samples, stop when the loss on them no longer falls, and keep the best
+            weights.
         validation_fraction: The share of samples held out for early stopping.
         n_iter_no_change: The epochs without a lower loss after which early stopping ends the training.
         device: Where to compute, in torch's words. The weights have the type of the features, float32 or float64.
-        random_state: Decides the first weights, the order of the samples and which are held out.
-        verbose: Print a line after every epoch.
+        random_state: With ``"adam"``, decides the first weights, the order of the samples and which are held out.
+        verbose: With ``"adam"``, print a line after every epoch.
 
     Attributes:
         classes_: The labels, in the order of the outputs.
         module_: The trained :class:`pinets.Polynomial` of the standardised features, in evaluation mode.
         feature_scaling_: The mean and scale of every feature.
+        order_: The degree chosen.
+        weight_decay_: The penalty chosen.
+        solver_: How it was fitted.
+        error_: The mean log loss of samples that were held out to choose (not with ``solver="adam"``).
         n_iter_: The epochs done.
-        loss_curve_: The training loss of every epoch.
+        loss_curve_: The training loss of every epoch, with ``solver="adam"``.
         validation_loss_curve_: The loss on held out samples after every epoch; empty without early stopping.
         validation_scores_: The accuracy on them.
         n_features_in_: The number of features.
@@ -57,15 +76,60 @@ class PolynomialNetClassifier(ClassifierMixin, PolynomialNet):  # type: ignore[m
     Example:
         >>> from sklearn.datasets import load_wine
         >>> X, y = load_wine(return_X_y=True)
-        >>> classifier = PolynomialNetClassifier(order=2, max_epochs=30, random_state=0).fit(X[::2], y[::2])
+        >>> classifier = PolynomialNetClassifier(order=2).fit(X[::2], y[::2])
         >>> classifier.score(X[1::2], y[1::2]) > 0.9
         True
         >>> classifier.to_polynomial().order  # an ordinary torch module, of the raw features
         2
     """
 
+    def __init__(
+        self,
+        *,
+        order: int | Literal["auto"] = "auto",
+        solver: Literal["auto", "terms", "rows", "adam"] = "auto",
+        weight_decay: float | Literal["auto"] = "auto",
+        clip: float | Literal["auto"] | None = "auto",
+        categorical_features: Any = "auto",
+        missing_values: Literal["indicator", "error"] = "indicator",
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        model: Literal["ccp", "ncp", "ncp_skip"] = "ccp",
+        rank: int = 32,
+        max_epochs: int = 100,
+        learning_rate: float | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        device: str | torch.device = "cpu",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            order=order,
+            solver=solver,
+            weight_decay=weight_decay,
+            clip=clip,
+            categorical_features=categorical_features,
+            missing_values=missing_values,
+            model=model,
+            rank=rank,
+            max_epochs=max_epochs,
+            learning_rate=learning_rate,
+            batch_size=batch_size,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            n_iter_no_change=n_iter_no_change,
+            device=device,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go through these samples once, from where the last call ended, at a constant learning rate.
+
+        After a ``fit`` that was not by mini-batches it starts anew.
 
         Args:
             X: Features. The mean and deviation of those in the first call are kept for good: let it be a typical batch.
@@ -74,6 +138,9 @@ class PolynomialNetClassifier(ClassifierMixin, PolynomialNet):  # type: ignore[m
             sample_weight: How much each sample counts.
         """
         first = not hasattr(self, "module_")
+        if not first and self.solver_ != "adam":
+            classes = self.classes_ if classes is None else classes
+            first = True
         if first and classes is None:
             raise ValueError("classes must be given in the first call of partial_fit")
         if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
@@ -97,13 +164,25 @@ class PolynomialNetClassifier(ClassifierMixin, PolynomialNet):  # type: ignore[m
         positions = _likeliest(self._outputs(X)).numpy()
         return self.classes_[positions]
 
-    def _learn_targets(self, y: np.ndarray, weights: np.ndarray | None) -> int:
+    def _learn_targets(self, y: np.ndarray, weights: np.ndarray | None, *, whole: bool = True) -> int:
         check_classification_targets(y)
         classes = np.unique(y)
         if len(classes) < 2:
             raise ValueError(f"a classifier needs samples of at least 2 classes, got 1 class: {classes.tolist()[0]!r}")
         self.classes_ = classes
         return 1 if len(classes) == 2 else len(classes)
+
+    def _check_weights(self, sample_weight: Any, y: np.ndarray) -> np.ndarray | None:
+        if self.class_weight is None:
+            return super()._check_weights(sample_weight, y)
+        check_classification_targets(y)
+        weights = np.ones(len(y)) if sample_weight is None else super()._check_weights(sample_weight, y)
+        return super()._check_weights(weights * compute_sample_weight(self.class_weight, y), y)
+
+    def _columns_of(self, y: np.ndarray) -> np.ndarray:
+        positions = self._encode(y).numpy()
+        columns = np.eye(len(self.classes_))[positions]
+        return columns[:, 1:] if len(self.classes_) == 2 else columns
 
     def _encode(self, y: np.ndarray) -> Tensor:
         """The position of every label in ``classes_``."""

@@ -11,7 +11,16 @@ import torch
 
 from pinets.layers import CCP, NCP, NCPSkip
 
-__all__ = ["MODELS", "check_at_least_one", "check_between", "check_device", "check_flag", "check_model"]
+__all__ = [
+    "MODELS",
+    "check_at_least_one",
+    "check_between",
+    "check_choice",
+    "check_device",
+    "check_flag",
+    "check_model",
+    "check_parameters",
+]
 
 MODELS: dict[str, type[CCP] | type[NCP]] = {"ccp": CCP, "ncp": NCP, "ncp_skip": NCPSkip}
 
@@ -60,3 +69,30 @@ def check_device(name: Any) -> torch.device:
     except (RuntimeError, AssertionError, TypeError) as error:
         raise ValueError(f"device must name one that torch can use here, got {name!r}: {error}") from error
     return device
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+    return value
+
+
+def check_parameters(estimator: Any) -> None:
+    """Check all parameters of an estimator."""
+    check_model(estimator.model)
+    check_choice("solver", estimator.solver, ("auto", "terms", "rows", "adam"))
+    check_choice("missing_values", estimator.missing_values, ("indicator", "error"))
+    for name in ("rank", "max_epochs", "n_iter_no_change"):
+        check_at_least_one(name, getattr(estimator, name))
+    for name in ("order", "batch_size"):
+        if getattr(estimator, name) != "auto":
+            check_at_least_one(name, getattr(estimator, name))
+    if estimator.learning_rate != "auto":
+        check_between("learning_rate", estimator.learning_rate, 0)
+    if estimator.weight_decay != "auto":
+        check_between("weight_decay", estimator.weight_decay, 0, low_included=True)
+    if estimator.clip not in ("auto", None):
+        check_between("clip", estimator.clip, 0, 0.5, low_included=True)
+    check_between("validation_fraction", estimator.validation_fraction, 0, 1)
+    check_flag("early_stopping", estimator.early_stopping)
+    check_device(estimator.device)

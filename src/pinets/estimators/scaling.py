@@ -14,64 +14,106 @@ from torch import Tensor, nn
 
 from pinets.polynomial import Polynomial, Step
 
-__all__ = ["Scaling", "fold"]
+__all__ = ["Scaling", "farthest", "fold"]
 
 _ROWS = 256  # of dense columns at a time: all at once would take a second copy of the data
 
 
 @dataclass(frozen=True)
 class Scaling:
-    r"""The affine map :math:`z = (x - \mathrm{mean}) / \mathrm{scale}` of every column; what is ignored is zero."""
+    r"""The affine map :math:`z = (x - \mathrm{mean}) / \mathrm{scale}` of every column; what is ignored is zero.
+
+    Attributes:
+        mean: The mean of every column.
+        scale: Its standard deviation; one for constant columns.
+        ignored: Whether each column counts for nothing, whatever it holds.
+        low: What smaller z are raised to.
+        high: What larger z are lowered to.
+    """
 
     mean: Tensor
     scale: Tensor
-    ignored: Tensor  # whether each column counts for nothing, whatever it holds
+    ignored: Tensor
+    low: Tensor
+    high: Tensor
 
     @classmethod
-    def of(cls, name: str, columns: Any, weights: np.ndarray | None, *, ignore_constant: bool) -> Scaling:
+    def of(
+        cls,
+        name: str,
+        columns: Any,
+        weights: np.ndarray | None,
+        *,
+        ignore_constant: bool,
+        farthest: float = np.inf,
+        clip: bool = False,
+    ) -> Scaling:
         """Weighted mean and standard deviation (one for constant columns), in float64; sparse columns stay sparse.
 
         Numbers are squared in units of the largest of their column, where no square overflows or vanishes.
+
+        Args:
+            name: What errors call the columns.
+            columns: Dense or sparse columns of numbers.
+            weights: Of the rows; equal if left out.
+            ignore_constant: Whether columns that are constant count for nothing.
+            farthest: The largest z, in size.
+            clip: Whether z stays within what the columns hold.
         """
         samples, limits = columns.shape[0], np.finfo(columns.dtype)
         counts = np.ones(samples) if weights is None else weights / weights.max()
         share = counts / counts.sum()
-        largest = _largest(columns, share)
-        if not (largest <= limits.max / 2).all():  # or differences would overflow
+        smallest, largest = _extremes(columns, share)
+        size = np.maximum(np.abs(smallest), np.abs(largest))
+        if not (size <= limits.max / 2).all():  # or differences would overflow
             raise ValueError(
-                f"{name} must hold numbers of at most {limits.max / 2:.3g} in size, got {largest.max():.3g}; "
+                f"{name} must hold numbers of at most {limits.max / 2:.3g} in size, got {size.max():.3g}; "
                 f"give it in larger units"
             )
-        unit = np.ldexp(1.0, np.frexp(largest)[1])  # powers of two, which divide without rounding
+        unit = np.ldexp(1.0, np.frexp(size)[1])  # powers of two, which divide without rounding
         mean, variance = (_sparse_moments if sparse.issparse(columns) else _moments)(columns, share, unit)
-        deviation = np.sqrt(variance)
-        constant = deviation <= samples * np.finfo(np.float64).eps * np.abs(mean)  # up to rounding
-        scale = np.where(constant, 1.0, deviation * unit)
+        constant = smallest == largest
+        mean = np.where(constant, largest / unit, mean)
+        scale = np.where(constant, 1.0, np.sqrt(variance) * unit)
         if not scale.astype(columns.dtype).all():
             raise ValueError(
                 f"{name} must have columns that are constant or deviate by at least {limits.smallest_subnormal:.3g}, "
-                f"got numbers up to {largest[scale.astype(columns.dtype) == 0].max():.3g}; give it in smaller units"
+                f"got numbers up to {size[scale.astype(columns.dtype) == 0].max():.3g}; give it in smaller units"
             )
-        return cls(torch.tensor(mean * unit), torch.tensor(scale), torch.tensor(constant & ignore_constant))
+        low, high = np.full(len(mean), -farthest), np.full(len(mean), farthest)
+        if clip:
+            low = np.maximum(low, (smallest / unit - mean) / (scale / unit))
+            high = np.minimum(high, (largest / unit - mean) / (scale / unit))
+        return cls(*map(torch.tensor, (mean * unit, scale, constant & ignore_constant, low, high)))
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Scaling:
-        return Scaling(self.mean.to(device, dtype), self.scale.to(device, dtype), self.ignored.to(device))
+        mean, scale, low, high = (each.to(device, dtype) for each in (self.mean, self.scale, self.low, self.high))
+        return Scaling(mean, scale, self.ignored.to(device), low, high)
 
     def apply(self, x: Tensor) -> Tensor:
-        return (x - self.mean).div_(self.scale).masked_fill_(self.ignored, 0)  # in place: one copy of a batch
+        # in place: one copy of a batch
+        return (x - self.mean).div_(self.scale).clamp_(self.low, self.high).masked_fill_(self.ignored, 0)
 
     def undo(self, z: Tensor) -> Tensor:
         return z * self.scale + self.mean
 
 
-def _largest(columns: Any, share: np.ndarray) -> np.ndarray:
-    """The largest absolute value of every column, in float64, among samples that count."""
+def farthest(order: int, dtype: Any) -> float:
+    """How far out a standardised column may be for its powers, times weights, to stay finite numbers."""
+    return float(np.finfo(dtype).max) ** (0.5 / order)
+
+
+def _extremes(columns: Any, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest and the largest value of every column, in float64, among samples that count."""
     if sparse.issparse(columns):
-        return abs(columns[share > 0]).max(axis=0).toarray().ravel().astype(np.float64)
-    largest = np.zeros(columns.shape[1])
+        counted = columns[share > 0]
+        return tuple(each.toarray().ravel().astype(np.float64) for each in (counted.min(axis=0), counted.max(axis=0)))
+    smallest, largest = np.full(columns.shape[1], np.inf), np.full(columns.shape[1], -np.inf)
     for rows in gen_batches(len(columns), _ROWS):
-        largest = np.maximum(largest, np.abs(columns[rows][share[rows] > 0]).max(axis=0, initial=0))
-    return largest
+        counted = columns[rows][share[rows] > 0]
+        smallest = np.minimum(smallest, counted.min(axis=0, initial=np.inf))
+        largest = np.maximum(largest, counted.max(axis=0, initial=-np.inf))
+    return smallest, largest
 
 
 def _moments(columns: np.ndarray, share: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -79,6 +121,10 @@ def _moments(columns: np.ndarray, share: np.ndarray, unit: np.ndarray) -> tuple[
     mean, variance = np.zeros_like(unit), np.zeros_like(unit)
     for rows in gen_batches(len(columns), _ROWS):
         mean += share[rows] @ (columns[rows] / unit)
+    correction = np.zeros_like(unit)  # the sum above rounds at the size of the numbers, which may dwarf their deviation
+    for rows in gen_batches(len(columns), _ROWS):
+        correction += share[rows] @ (columns[rows] / unit - mean)
+    mean += correction
     for rows in gen_batches(len(columns), _ROWS):
         variance += share[rows] @ (columns[rows] / unit - mean) ** 2
     return mean, variance
@@ -94,6 +140,8 @@ def _sparse_moments(columns: Any, share: np.ndarray, unit: np.ndarray) -> tuple[
     everywhere = np.bincount(entries.indices, minlength=entries.shape[1]) == entries.shape[0]
     data = entries.data / unit[entries.indices]
     mean = _with_data(entries, data).T @ share
+    correction = _with_data(entries, data - mean[entries.indices]).T @ share
+    mean = np.where(everywhere, mean + correction, mean)
     squares = _with_data(entries, (data - mean[entries.indices]) ** 2).T @ share
     present = _with_data(entries, np.ones(entries.nnz)).T @ share
     return mean, squares + mean**2 * np.where(everywhere, 0.0, np.maximum(0.0, 1 - present))
@@ -111,8 +159,10 @@ def fold(polynomial: Polynomial, features: Scaling, targets: Scaling | None) -> 
     polynomial, features = copy.deepcopy(polynomial).to("cpu", torch.float64), features.to("cpu", torch.float64)
 
     def of_raw(view: nn.Module) -> nn.Linear:
-        weight = cast("nn.Linear", view).weight / features.scale
-        return _linear(weight, -weight @ features.mean)
+        linear = cast("nn.Linear", view)
+        weight = (linear.weight / features.scale).masked_fill(features.ignored, 0)
+        bias = -weight @ features.mean
+        return _linear(weight, bias if linear.bias is None else bias + linear.bias)
 
     head = cast("nn.Linear", polynomial.head)
     if targets is not None:

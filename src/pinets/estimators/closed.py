@@ -1,0 +1,136 @@
+"""Which way to fit a table, and the fits that need no mini-batches."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from pinets.estimators.exact import TermFit, fit_terms, most_terms
+from pinets.estimators.factored import network_of_rows, network_of_terms
+from pinets.estimators.kernel import RowFit, fit_rows
+from pinets.estimators.terms import allowed_products
+from pinets.polynomial import Polynomial
+
+__all__ = ["ORDERS", "choose_solver", "clip_rare_values", "distinct", "fit_closed"]
+
+ORDERS = (1, 2, 3)  # that order="auto" chooses from
+MOST_ROWS = 100_000  # for the fit by terms; beyond, mini-batches
+MOST_CELLS = 20_000_000  # of a table that is made dense as a whole (160 MB)
+FEW_ROWS = 1000  # for the fit by rows
+_RARE = 0.01  # the share at each end of a column that clip="auto" may cut
+_MOST_SAMPLES = 1e9  # that weights may count; larger ones are only weights
+_ENOUGH = 200  # rows to know it from
+_GAIN = 0.005  # of the error that makes it worth while
+
+
+def choose_solver(wanted: str, order: int | str, rows: int, columns: int) -> str:
+    """How a table of this size is fitted.
+
+    ``"terms"`` where the products of two columns, complete or a choice of them, make a basis of a practical size;
+    ``"rows"`` for few rows of many columns; ``"adam"`` for everything larger.
+    """
+    terms, cells = most_terms(rows), rows * columns
+    if wanted == "terms" and (columns > terms or cells > 10 * MOST_CELLS):
+        gigabytes = 8 * (rows * columns + columns**2) / 1e9
+        raise ValueError(
+            f"solver='terms' takes at most {terms:,} columns for {rows:,} rows, got {columns:,}, which would need "
+            f"{gigabytes:.1f} GB for order 1 alone: use solver='auto'"
+        )
+    if wanted == "rows" and rows > 5 * FEW_ROWS:
+        gigabytes = 5 * 8 * rows**2 / 1e9
+        raise ValueError(
+            f"solver='rows' takes at most {5 * FEW_ROWS:,} rows, got {rows:,}, which would need {gigabytes:.1f} GB: "
+            f"use solver='auto'"
+        )
+    if wanted != "auto":
+        return wanted
+    highest = 2 if order == "auto" else min(int(order), 2)
+    complete = math.comb(columns + highest, highest) - 1
+    if rows <= FEW_ROWS and complete > min(terms, 10 * rows) and cells <= 10 * MOST_CELLS:
+        return "rows"
+    if rows <= MOST_ROWS and columns <= terms // 2 and cells <= MOST_CELLS:
+        return "terms"
+    return "adam"
+
+
+def distinct(
+    columns: np.ndarray, y: np.ndarray, weights: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Every different row once, in an order of their own, with its share of the weight; and the share of one sample.
+
+    A sample given twice and one of weight two so become the same, also where samples are left out to choose by:
+    weights that are whole numbers count samples.
+    """
+    labels, codes = np.unique(y, axis=0 if y.ndim > 1 else None, return_inverse=True)
+    joined = np.column_stack([columns.astype(np.float64) + 0.0, codes.ravel()])  # one zero, not 0.0 and -0.0
+    as_bytes = np.ascontiguousarray(joined).view(np.dtype((np.void, joined.dtype.itemsize * joined.shape[1]))).ravel()
+    _, first, inverse = np.unique(as_bytes, return_index=True, return_inverse=True)
+    total = np.bincount(inverse.ravel(), weights)
+    in_order = np.lexsort(joined[first].T[::-1])  # by value, which units of the columns do not change
+    first, total = first[in_order], total[in_order]
+    whole = weights is not None and bool((weights == np.round(weights)).all()) and total.sum() < _MOST_SAMPLES
+    samples = total.sum() if whole else len(columns)
+    return columns[first], labels[codes.ravel()[first]], total / total.sum(), 1 / float(samples)
+
+
+def clip_rare_values(columns: np.ndarray, targets: np.ndarray, share: np.ndarray, wanted: float | str) -> np.ndarray:
+    """The columns with their ends cut to quantiles: given, or if that makes a sum of cubics predict better.
+
+    A value far out weighs its cube in a polynomial of order three: one row in a thousand can decide the fit.
+    """
+    if wanted != "auto":
+        return _cut(columns, float(wanted))
+    if len(columns) < _ENOUGH:
+        return columns
+    cut = _cut(columns, _RARE)
+    if (cut == columns).all():
+        return columns
+    gain = 1 - _additive_error(cut, targets, share) / max(_additive_error(columns, targets, share), 1e-300)
+    return cut if gain > _GAIN else columns
+
+
+def _cut(columns: np.ndarray, quantile: float) -> np.ndarray:
+    if quantile == 0:
+        return columns
+    low, high = np.quantile(columns, [quantile, 1 - quantile], axis=0)
+    smallest, largest = columns.min(axis=0), columns.max(axis=0)
+    indicators = ((columns == smallest) | (columns == largest)).all(axis=0)
+    keep = indicators | (low == high)  # or a rare category would vanish
+    return np.clip(columns, np.where(keep, smallest, low), np.where(keep, largest, high))
+
+
+def _additive_error(columns: np.ndarray, targets: np.ndarray, share: np.ndarray) -> float:
+    """The leave-one-out error of a sum of cubics, one for each column."""
+    columns = columns / np.maximum(np.abs(columns).max(axis=0), np.finfo(float).tiny)  # squares must not overflow
+    mean = share @ columns
+    deviation = np.sqrt(share @ (columns - mean) ** 2)
+    z = (columns - mean) / np.where(deviation > 0, deviation, np.inf)
+    z = z[:, deviation > 0]
+    alone = np.diag(np.diag(allowed_products(z, np.arange(z.shape[1]))))
+    return fit_terms(z, targets, share, alone, orders=(3,)).error
+
+
+def fit_closed(
+    columns: np.ndarray,
+    targets: np.ndarray,
+    share: np.ndarray,
+    groups: np.ndarray,
+    *,
+    solver: str,
+    orders: tuple[int, ...],
+    strength: float | None,
+    classify: bool,
+    dtype: torch.dtype,
+    unit: float,
+) -> tuple[Polynomial, TermFit | RowFit]:
+    """Fit a Π-net to standardised columns; ``groups`` says which are never multiplied with each other."""
+    if solver == "rows":
+        by_rows = fit_rows(columns, targets, share, orders=orders, strength=strength, classify=classify, unit=unit)
+        return network_of_rows(by_rows, dtype), by_rows
+    allowed = allowed_products(columns, groups)
+    by_terms = fit_terms(
+        columns, targets, share, allowed, orders=orders, strength=strength, classify=classify, unit=unit
+    )
+    return network_of_terms(by_terms, columns.shape[1], dtype), by_terms

@@ -1,0 +1,211 @@
+"""Raw columns as numbers: categories become indicators, missing values the mean and an indicator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+__all__ = ["MOST_LEVELS", "Columns", "categorical_positions", "is_frame"]
+
+MOST_LEVELS = 255  # categories in a column
+MISSING = "missing"  # the category of missing values
+
+
+def is_frame(X: Any) -> bool:
+    return hasattr(X, "columns") and hasattr(X, "iloc")
+
+
+def categorical_positions(X: Any, wanted: Any) -> list[int]:
+    """The numbers of the columns that hold categories.
+
+    Args:
+        X: A data frame or an array.
+        wanted: ``"auto"`` (columns of a data frame that hold categories or texts), ``None`` (no column), or a list of
+            names, of numbers or of flags.
+    """
+    if isinstance(wanted, str):
+        if wanted != "auto":
+            raise ValueError(f"categorical_features must be 'auto', None or a list, got {wanted!r}")
+        return [number for number in range(X.shape[1]) if _holds_categories(X.iloc[:, number])] if is_frame(X) else []
+    if wanted is None:
+        return []
+    wanted = list(np.asarray(wanted).ravel().tolist())
+    width = X.shape[1]
+    if wanted and all(isinstance(item, bool) for item in wanted):
+        if len(wanted) != width:
+            raise ValueError(f"categorical_features must have one flag for each of {width} columns, got {len(wanted)}")
+        return [number for number, flag in enumerate(wanted) if flag]
+    names = list(map(str, X.columns)) if is_frame(X) else []
+    found = []
+    for item in wanted:
+        if isinstance(item, str) and item in names:
+            found.append(names.index(item))
+        elif isinstance(item, Integral) and 0 <= int(item) < width:
+            found.append(int(item))
+        else:
+            raise ValueError(f"categorical_features names the column {item!r}, which X does not have")
+    return sorted(set(found))
+
+
+def _holds_categories(column: Any) -> bool:
+    kind = str(column.dtype)
+    if kind == "category" or kind.startswith("str"):
+        return True
+    if kind != "object":
+        return False
+    try:
+        np.asarray(column, dtype=np.float64)
+    except (TypeError, ValueError):
+        return True
+    return False
+
+
+class Columns:
+    """How raw columns become the columns of the polynomial; learnt from the samples of ``fit``.
+
+    A column of categories becomes an indicator (0 or 1) for each of its categories but the most frequent, which is the
+    reference. A category that ``fit`` has not seen counts as the reference. Missing categories are a category of their
+    own. A missing number counts as the column's mean, and where ``fit`` saw some, an indicator says so.
+
+    Attributes:
+        levels: For every column of categories, by its number, the categories that have an indicator.
+        reference: For every column of categories the one that has none.
+        fill: The means of the other columns, by number.
+        flagged: The numbers of the columns with an indicator of missing values.
+        width: How many raw columns there are.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        levels: dict[int, list[Any]],
+        reference: dict[int, Any],
+        fill: dict[int, float],
+        flagged: list[int],
+    ) -> None:
+        self.width, self.levels, self.reference, self.fill, self.flagged = width, levels, reference, fill, flagged
+
+    @classmethod
+    def learn(cls, X: Any, categorical: Sequence[int], share: np.ndarray | None = None) -> Columns:
+        """Learn from raw columns; rows count by their share of the weight."""
+        levels: dict[int, list[Any]] = {}
+        reference: dict[int, Any] = {}
+        fill: dict[int, float] = {}
+        flagged: list[int] = []
+        width = X.shape[1]
+        if sparse.issparse(X):
+            return cls(width, levels, reference, fill, flagged)
+        for number in range(width):
+            if number in categorical:
+                counts = Counter(_categories(_column(X, number)))
+                if len(counts) > MOST_LEVELS:
+                    raise ValueError(
+                        f"column {_name(X, number)} has {len(counts)} categories, and at most {MOST_LEVELS} are "
+                        f"accepted: leave it out, or merge rare ones"
+                    )
+                ordered = sorted(counts, key=lambda level: (-counts[level], str(level)))
+                reference[number], levels[number] = ordered[0], sorted(ordered[1:], key=str)
+            else:
+                values = _numbers(X, number)
+                missing = np.isnan(values)
+                if missing.any():
+                    flagged.append(number)
+                    known = values[~missing]
+                    weights = None if share is None else share[~missing]
+                    fill[number] = float(np.average(known, weights=weights)) if len(known) else 0.0
+        return cls(width, levels, reference, fill, flagged)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the columns are used as they are."""
+        return not self.levels and not self.flagged
+
+    def encode(self, X: Any, fill: np.ndarray | None = None) -> Any:
+        """The columns of the polynomial, as an array (or the sparse matrix given).
+
+        Args:
+            X: Raw columns, as many as were learnt from.
+            fill: For every raw column the value of missing numbers where ``learn`` saw none.
+        """
+        if sparse.issparse(X):
+            return X
+        if self.plain and not is_frame(X):
+            holes = np.isnan(X)
+            return np.where(holes, 0.0 if fill is None else fill, X).astype(X.dtype) if holes.any() else X
+        encoded = []
+        for number in range(self.width):
+            if number in self.levels:
+                codes = {level: code for code, level in enumerate(self.levels[number])}
+                found = np.array([codes.get(value, -1) for value in _categories(_column(X, number))])
+                encoded += [found == code for code in range(len(codes))]
+                continue
+            values = _numbers(X, number)
+            missing = np.isnan(values)
+            if missing.any():
+                known = self.fill.get(number, 0.0 if fill is None else float(fill[number]))
+                values = np.where(missing, known, values)
+            encoded.append(values)
+            if number in self.flagged:
+                encoded.append(missing)
+        return np.column_stack(encoded).astype(np.float64) if encoded else np.zeros((len(X), 0))
+
+    def names(self, raw: Sequence[str]) -> list[str]:
+        """The names of the encoded columns: ``city=Paris``, ``age is missing``."""
+        out = []
+        for number, name in enumerate(raw):
+            if number in self.levels:
+                out += [f"{name}={level}" for level in self.levels[number]]
+            else:
+                out.append(name)
+                if number in self.flagged:
+                    out.append(f"{name} is {MISSING}")
+        return out
+
+    @property
+    def sources(self) -> np.ndarray:
+        """For every encoded column the number of the raw one: columns of one source are never multiplied."""
+        counts = [
+            len(self.levels[number]) if number in self.levels else 1 + (number in self.flagged)
+            for number in range(self.width)
+        ]
+        return np.repeat(np.arange(self.width), counts)
+
+
+def _column(X: Any, number: int) -> Any:
+    return X.iloc[:, number] if is_frame(X) else X[:, number]
+
+
+def _name(X: Any, number: int) -> str:
+    return repr(str(X.columns[number])) if is_frame(X) else str(number)
+
+
+def _categories(column: Any) -> list[Any]:
+    """The categories of a column, with one name for all that are missing."""
+    if hasattr(column, "isna"):
+        holes = column.isna().to_numpy()
+        values = column.astype(object).to_numpy()
+    else:
+        values = np.asarray(column, dtype=object)
+        holes = np.array([value is None or value != value for value in values], dtype=bool)
+    return [MISSING if hole else value for value, hole in zip(values.tolist(), holes.tolist(), strict=True)]
+
+
+def _numbers(X: Any, number: int) -> np.ndarray:
+    column = _column(X, number)
+    try:
+        if hasattr(column, "to_numpy"):
+            values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            values = np.asarray(column, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"column {_name(X, number)} holds what is not a number ({error}): name it in categorical_features"
+        ) from error
+    if np.isinf(values).any():
+        raise ValueError(f"column {_name(X, number)} of X contains infinity")
+    return values

@@ -1,0 +1,74 @@
+r"""Fit a polynomial to few rows of many columns: a CCP whose factors are the rows themselves.
+
+By the representer theorem the best penalised fit is a sum over the training rows :math:`x_i` of
+:math:`a_i \, s_i (1 + \gamma s_i)^{N-1}` with :math:`s_i = x_i^T z / d`: a coupled CP decomposition of rank
+:math:`n`, found from the products of every two rows, whatever the number of columns.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinets.estimators.solve import Coordinates, least_generalised_error, select
+
+__all__ = ["RowFit", "fit_rows"]
+
+_CURVATURES = (0.3, 1.0)  # gamma, in units of what makes the second degree as large as the first
+
+
+@dataclass(frozen=True)
+class RowFit:
+    """The factors and weights of a CCP: views of the input for every order, and the head."""
+
+    factors: tuple[np.ndarray, ...]  # U_n^T, of shape (rows, columns)
+    coefficients: np.ndarray  # (rows, outputs)
+    constant: np.ndarray
+    order: int
+    strength: float
+    error: float
+
+
+def fit_rows(
+    columns: np.ndarray,
+    targets: np.ndarray,
+    share: np.ndarray,
+    *,
+    orders: tuple[int, ...],
+    strength: float | None = None,
+    classify: bool = False,
+    unit: float | None = None,
+) -> RowFit:
+    """Fit a polynomial of standardised columns; the arguments are those of ``fit_terms`` in :mod:`.exact`."""
+    products = columns @ columns.T / columns.shape[1]
+    unit = 1 / len(columns) if unit is None else unit
+    typical = 1 / math.sqrt(max(float(share @ products**2 @ share), 1e-300))
+    centred = targets - share @ targets
+
+    def kernel(order: int, gamma: float) -> np.ndarray:
+        return products * (1 + gamma * products) ** (order - 1)
+
+    gammas, candidates = [], []
+    for order in orders:
+        tried = [typical * curvature for curvature in (_CURVATURES if order > 1 else (1.0,))]
+        each = [Coordinates.of_kernel(_centre(kernel(order, gamma), share), share, unit) for gamma in tried]
+        best = least_generalised_error(each, centred)
+        candidates.append(best)
+        gammas.append(tried[next(position for position, one in enumerate(each) if one is best)])
+    chosen = select(candidates, targets, strength, classify=classify)
+    order, gamma = orders[chosen.position], gammas[chosen.position]
+    weights = candidates[chosen.position].back @ chosen.coefficients
+    weights = weights - share[:, None] * weights.sum(axis=0)  # the features of the kernel were centred
+    constant = chosen.constant - share @ (kernel(order, gamma) @ weights)
+    start = columns / columns.shape[1]
+    return RowFit(
+        (start, *(gamma * start for _ in range(order - 1))), weights, constant, order, chosen.strength, chosen.error
+    )
+
+
+def _centre(kernel: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """The kernel of the same features with mean zero."""
+    mean = kernel @ share
+    return kernel - mean[:, None] - mean[None, :] + share @ mean

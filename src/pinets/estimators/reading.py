@@ -1,0 +1,309 @@
+"""What a fitted estimator can tell: the methods that read its polynomial."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from scipy import stats
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
+
+from pinets.algebra import shapley
+from pinets.algebra._shapley import integrated_gradients
+from pinets.algebra.monomials import Table
+from pinets.estimators._formula import Formula, Term, Variables, formula_centers, read_formula
+from pinets.estimators._simplify import candidate_terms, choose_size, score_path, selection_path, simplified
+from pinets.estimators.factored import network_of_terms
+from pinets.estimators.scaling import Scaling
+from pinets.estimators.terms import allowed_products
+
+if TYPE_CHECKING:
+    from pinets.estimators.columns import Columns
+    from pinets.polynomial import Polynomial
+
+__all__ = ["Explanation", "Interval", "Reading"]
+
+SAMPLE, SAMPLE_CELLS = 1000, 200_000  # rows, and numbers, kept to rank terms by
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Exact interventional Shapley values of predictions.
+
+    Attributes:
+        values: Of shape (rows, columns), or (rows, outputs, columns) for several outputs: raw columns, in the units of
+            the predictions (log-odds for a classifier).
+        base: The mean prediction over the background.
+        pairs: For two columns their interaction index, in the order of ``pair_names``; the same shape but for the last
+            axis.
+        names: The raw columns.
+        pair_names: Pairs of them.
+    """
+
+    values: np.ndarray
+    base: np.ndarray
+    pairs: np.ndarray
+    names: list[str]
+    pair_names: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A coefficient and the interval that covers it, for one term."""
+
+    term: Term
+    coefficient: float
+    low: float
+    high: float
+
+
+class Reading:
+    """The methods of both estimators that explain what was learnt."""
+
+    module_: Polynomial
+    columns_: Columns
+    feature_scaling_: Scaling
+    sample_: np.ndarray
+    order_: int
+
+    def raw_names(self) -> list[str]:
+        """The names of the features: those of the data frame, else ``x0``, ``x1`` and so on."""
+        check_is_fitted(self, "module_")
+        given = getattr(self, "feature_names_in_", None)
+        return [f"x{number}" for number in range(self.columns_.width)] if given is None else list(map(str, given))
+
+    def encoded_names(self) -> list[str]:
+        """The names of the polynomial's columns: ``city=Paris`` and ``age is missing`` beside the features' own."""
+        return self.columns_.names(self.raw_names())
+
+    def variables(self) -> Variables:
+        """What is known of the polynomial's columns."""
+        raw, columns = self.raw_names(), self.columns_
+        names = columns.names(raw)
+        indicators = []
+        for number in range(columns.width):
+            if number in columns.levels:
+                indicators += [True] * len(columns.levels[number])
+            else:
+                indicators += [False, True] if number in columns.flagged else [False]
+        references = {raw[number]: level for number, level in columns.reference.items()}
+        return Variables(names, columns.sources, np.array(indicators, dtype=bool), references)
+
+    def formula(self, X: Any = None, *, output: Any = None, center: bool = True, target: str | None = None) -> Formula:
+        """The polynomial with the columns' own names and units, its terms ranked by what they explain on the data.
+
+        Products within a column of categories, which are zero, are left out, and powers of indicators merged: within
+        the range of the data, the formula is the prediction.
+
+        Args:
+            X: The data to rank by; up to 1,000 rows of those given to ``fit`` if left out.
+            output: For several targets the number of one, for several classes one of ``classes_``.
+            center: Take numbers from their rounded means. Otherwise the terms are products of the columns themselves,
+                large numbers of either sign whose sum is small where columns are far from zero.
+            target: What to call the left-hand side.
+        """
+        position, name = self._output(output)
+        return read_formula(
+            self.module_,
+            self.feature_scaling_,
+            getattr(self, "target_scaling_", None),
+            self.variables(),
+            self._rows(X),
+            target=name if target is None else target,
+            output=position,
+            center=center,
+        )
+
+    def simplify(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        tolerance: float = 0.01,
+        max_terms: int = 40,
+        order: int | None = None,
+        center: bool = True,
+    ) -> Any:
+        """The smallest polynomial whose score is at most ``tolerance`` below that of this one, as a fitted estimator.
+
+        Terms are chosen forward and backward, and scored by three-fold cross-validation (R², or for classes the share
+        of the log loss that is explained): no fold sees the rows it is scored on. The terms chosen are then fitted to
+        all rows without a penalty.
+
+        Args:
+            X: Features.
+            y: Targets.
+            tolerance: How much of the score may be lost.
+            max_terms: How many terms to try at most.
+            order: The highest degree of a term; this polynomial's if left out.
+            center: Choose among products of columns minus their rounded means, or of the columns themselves.
+
+        Returns:
+            A copy of the estimator with the polynomial found, and ``path_``, the scores of 1, 2, ... terms.
+        """
+        check_is_fitted(self, "module_")
+        if not 0 <= tolerance < math.inf:
+            raise ValueError(f"tolerance must be a number of at least 0, got {tolerance!r}")
+        if max_terms < 1:
+            raise ValueError(f"max_terms must be at least 1, got {max_terms!r}")
+        X, y, _ = self._check_samples(X, y, None, reset=False)  # type: ignore[attr-defined]
+        dense = X.toarray() if hasattr(X, "toarray") else X
+        scaling = self._shifted_scaling(dense, center)
+        columns = scaling.apply(torch.from_numpy(np.array(dense, dtype=np.float64))).numpy()
+        targets, classify = self._columns_of(y), is_classifier(self)  # type: ignore[attr-defined]
+        allowed = allowed_products(columns, self.columns_.sources)
+        order = self.order_ if order is None else order
+        path = score_path(columns, targets, allowed, order=order, most=max_terms, classify=classify)
+        reference = max(point.score for point in path)
+        if not classify and math.isfinite(getattr(self, "error_", math.nan)):
+            reference = max(reference, 1 - self.error_ / targets.shape[1])  # type: ignore[attr-defined]
+        size = choose_size(path, reference, tolerance)
+        terms = candidate_terms(columns, targets - targets.mean(axis=0), allowed, order)
+        basis = terms.values(columns)
+        chosen = selection_path(basis, targets - targets.mean(axis=0), max_terms)
+        fit = simplified(terms, basis, targets, chosen[min(size, len(chosen)) - 1], classify=classify)
+        simple = copy.copy(self)
+        device = self.feature_scaling_.mean.device
+        dtype = next(self.module_.parameters()).dtype
+        simple.module_ = network_of_terms(fit, columns.shape[1], dtype).to(device)
+        simple.feature_scaling_ = scaling.to(device, dtype)
+        simple.order_, simple.path_ = fit.order, path  # type: ignore[attr-defined]
+        simple.solver_, simple.weight_decay_, simple.error_ = "terms", fit.strength, math.nan  # type: ignore[attr-defined]
+        return simple
+
+    def intervals(self, X: Any, y: Any, *, level: float = 0.95, center: bool = True) -> Table[Interval]:
+        """Intervals for the coefficients of the formula's terms: least squares with the sandwich variance HC3.
+
+        They hold for the terms as they are, not for having been chosen from the same data: give rows that ``simplify``
+        has not seen, or take them for a little too narrow.
+
+        Args:
+            X: Features.
+            y: One target.
+            level: How often an interval should cover the coefficient.
+            center: As in ``formula``.
+        """
+        if is_classifier(self) or self._outputs_count() != 1:
+            raise ValueError("intervals are for regressors with one target")
+        formula = self.formula(X, center=center)
+        X, y, _ = self._check_samples(X, y, None, reset=False)  # type: ignore[attr-defined]
+        rows = self._clipped(X) - formula.centers
+        design = np.column_stack([np.ones(len(rows)), *(rows[:, term.columns].prod(axis=1) for term in formula.terms)])
+        scale = np.sqrt((design**2).mean(axis=0))
+        design = design / scale
+        if design.shape[1] >= len(design):
+            raise ValueError(f"{design.shape[1]} coefficients need more rows than that, got {len(design)}")
+        inverse = np.linalg.pinv(design.T @ design, hermitian=True)
+        coefficients = inverse @ (design.T @ np.ravel(y))
+        residual = np.ravel(y) - design @ coefficients
+        leverage = np.einsum("ij,jk,ik->i", design, inverse, design)
+        weighted = design * (residual / np.maximum(1 - leverage, 1e-12))[:, None]
+        error = np.sqrt(np.diag(inverse @ (weighted.T @ weighted) @ inverse)) / scale
+        width = stats.t.ppf((1 + level) / 2, len(design) - design.shape[1]) * error
+        found = [
+            Interval(term, value, value - half, value + half)
+            for term, value, half in zip(formula.terms, (coefficients / scale)[1:].tolist(), width[1:], strict=True)
+        ]
+        return Table(
+            found,
+            {
+                "term": lambda each: formula.product(each.term),
+                "coefficient": lambda each: f"{each.coefficient:+.4g}",
+                f"{100 * level:g} % interval": lambda each: f"{each.low:.4g} to {each.high:.4g}",
+            },
+        )
+
+    def shap_values(self, X: Any, background: Any = None) -> Explanation:
+        """Exact interventional Shapley values of predictions, one for each raw column, and of every pair.
+
+        The indicators of one column of categories are one player. No sampling: see :func:`pinets.algebra.shapley`.
+
+        Args:
+            X: Rows to explain.
+            background: Rows that stand for an absent column; those kept from ``fit`` if left out.
+        """
+        rows, others = (self._standard_rows(self._rows(each)) for each in (X, background))
+        sources = self.columns_.sources
+        present, players = np.unique(sources, return_inverse=True)
+        found = shapley(self._double(), rows, others, groups=players.tolist())
+        scale, shift = self._units()
+        names = [self.raw_names()[number] for number in present]
+        values, base = found.values.numpy() * scale[:, None], found.base.numpy() * scale + shift
+        pairs = found.interactions(2).numpy() * scale[:, None] if found.players > 1 else values[..., :0]
+        pair_names = [(names[i], names[j]) for i, j in found.supports(2).tolist()]
+        if len(base) == 1:
+            values, pairs = values[:, 0], pairs[:, 0]
+        return Explanation(values, base, pairs, names, pair_names)
+
+    def integrated_gradients(self, X: Any, baseline: Any = None) -> np.ndarray:
+        """Integrated gradients of predictions, exact, summed over the indicators of each raw column.
+
+        Args:
+            X: Rows to explain.
+            baseline: Rows to start from, over which the result is averaged; those kept from ``fit`` if left out.
+        """
+        rows, others = (self._standard_rows(self._rows(each)) for each in (X, baseline))
+        scale, _ = self._units()
+        found = integrated_gradients(self._double(), rows, others).numpy() * scale[:, None]
+        sources = self.columns_.sources
+        values = np.stack([found[..., sources == number].sum(axis=-1) for number in np.unique(sources)], axis=-1)
+        return values[:, 0] if len(scale) == 1 else values
+
+    def _output(self, output: Any) -> tuple[int, str]:
+        """The position of an output, and its name."""
+        check_is_fitted(self, "module_")
+        count = self._outputs_count()
+        if is_classifier(self):
+            classes = self.classes_.tolist()  # type: ignore[attr-defined]
+            if count == 1:
+                return 0, f"log-odds of {classes[1]}"
+            if output not in classes:
+                raise ValueError(f"output must be one of the classes {classes}, got {output!r}")
+            return classes.index(output), f"score of {output}"
+        if count > 1 and (not isinstance(output, int) or not 0 <= output < count):
+            raise ValueError(f"output must be from 0 to {count - 1}, the number of a target; got {output!r}")
+        return (output if count > 1 else 0), f"y{output}" if count > 1 else "y"
+
+    def _rows(self, X: Any) -> np.ndarray:
+        """Encoded rows within the range of the data: those given, or those kept from ``fit``."""
+        check_is_fitted(self, "module_")
+        if X is None:
+            return self.sample_
+        return self._clipped(self._check_columns(X))  # type: ignore[attr-defined]
+
+    def _clipped(self, encoded: Any) -> np.ndarray:
+        dense = np.array(encoded.toarray() if hasattr(encoded, "toarray") else encoded, dtype=np.float64)
+        scaling = self.feature_scaling_.to("cpu", torch.float64)
+        unbounded = scaling.mean + scaling.scale * torch.stack([scaling.low, scaling.high])
+        return np.clip(dense, *unbounded.numpy())
+
+    def _standard_rows(self, encoded: np.ndarray) -> torch.Tensor:
+        return self.feature_scaling_.to("cpu", torch.float64).apply(torch.from_numpy(np.array(encoded)))
+
+    def _double(self) -> Polynomial:
+        return copy.deepcopy(self.module_).cpu().double()
+
+    def _outputs_count(self) -> int:
+        head: Any = self.module_.head
+        return int(head.out_features)
+
+    def _units(self) -> tuple[np.ndarray, np.ndarray]:
+        """What outputs are multiplied by and what is added, to have them in the units of predictions."""
+        scaling = getattr(self, "target_scaling_", None)
+        count = self._outputs_count()
+        return (np.ones(count), np.zeros(count)) if scaling is None else (scaling.scale.numpy(), scaling.mean.numpy())
+
+    def _shifted_scaling(self, encoded: np.ndarray, center: bool) -> Scaling:
+        """The scaling with the centers of a formula for means, so that few products stay few when written out."""
+        scaling = self.feature_scaling_.to("cpu", torch.float64)
+        indicators = self.variables().indicators | np.isin(encoded, (0.0, 1.0)).all(axis=0)
+        centers = torch.from_numpy(formula_centers(scaling, indicators, center))
+        low, high = (scaling.mean + scaling.scale * end for end in (scaling.low, scaling.high))
+        return Scaling(
+            centers, scaling.scale, scaling.ignored, (low - centers) / scaling.scale, (high - centers) / scaling.scale
+        )

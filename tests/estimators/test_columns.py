@@ -1,0 +1,101 @@
+"""Data frames: categories, missing values, names; and estimators stored without pickle."""
+
+import numpy as np
+import pytest
+
+from pinets.estimators import PolynomialNetClassifier, PolynomialNetRegressor
+
+pandas = pytest.importorskip("pandas")
+
+
+@pytest.fixture(scope="module")
+def rents():
+    random = np.random.RandomState(0)
+    city = random.choice(["Oslo", "Paris", "Rome"], size=300, p=[0.2, 0.5, 0.3])
+    size = random.uniform(20, 120, size=300)
+    rent = 5 + 0.1 * size + np.select([city == "Rome", city == "Oslo"], [0.05 * size, -3.0], 0.0)
+    return pandas.DataFrame({"city": city, "size": size}), rent
+
+
+@pytest.mark.parametrize("kind", ["str", "category", "object", "array"])
+def test_categories_are_learnt(rents, kind):
+    X, y = rents
+    options = {}
+    if kind == "array":
+        X, options = X.to_numpy(dtype=object), {"categorical_features": [0]}
+    else:
+        X = X.astype({"city": kind})
+    fitted = PolynomialNetRegressor(**options).fit(X, y)
+    assert fitted.score(X, y) > 1 - 1e-6
+    names = ["x0=Oslo", "x0=Rome", "x1"] if kind == "array" else ["city=Oslo", "city=Rome", "size"]
+    assert fitted.encoded_names() == names
+    assert fitted.columns_.reference == {0: "Paris"}
+
+
+def test_an_unknown_category_counts_as_the_reference(rents):
+    X, y = rents
+    fitted = PolynomialNetRegressor().fit(X, y)
+    elsewhere, reference = X.assign(city="Atlantis"), X.assign(city="Paris")
+    np.testing.assert_array_equal(fitted.predict(elsewhere), fitted.predict(reference))
+    np.testing.assert_array_equal(fitted.predict(X.assign(city=None)), fitted.predict(reference))
+
+
+def test_missing_values_have_an_effect_of_their_own(rents):
+    X, y = rents
+    missing = np.arange(len(y)) % 5 == 0
+    holes = X.assign(size=X["size"].where(~missing))
+    target = np.where(missing, 40.0, y)
+    fitted = PolynomialNetRegressor().fit(holes, target)
+    assert fitted.encoded_names()[-1] == "size is missing"
+    np.testing.assert_allclose(fitted.predict(holes)[missing], 40, atol=0.01)
+    array = PolynomialNetRegressor().fit(holes[["size"]].to_numpy(), target)
+    assert array.encoded_names() == ["x0", "x0 is missing"]
+    whole = PolynomialNetRegressor().fit(X[["size"]].to_numpy(), y)  # none in fit: the mean
+    mean = whole.feature_scaling_.mean.numpy()[None]
+    np.testing.assert_allclose(whole.predict(np.array([[np.nan]])), whole.predict(mean))
+    with pytest.raises(ValueError, match="contains NaN"):
+        PolynomialNetRegressor(missing_values="error").fit(holes, target)
+
+
+def test_bad_frames(rents):
+    X, y = rents
+    fitted = PolynomialNetRegressor().fit(X, y)
+    with pytest.raises(ValueError, match="Feature names seen at fit time, yet now missing"):
+        fitted.predict(X[["size"]])
+    with pytest.raises(ValueError, match="column 'size' holds what is not a number"):
+        PolynomialNetRegressor(categorical_features=["city"]).fit(X.assign(size="large"), y)
+    with pytest.raises(ValueError, match="column 'size' of X contains infinity"):
+        PolynomialNetRegressor().fit(X.assign(size=np.inf), y)
+    with pytest.raises(ValueError, match="has 300 categories, and at most 255 are accepted"):
+        PolynomialNetRegressor().fit(X.assign(city=[f"city {number}" for number in range(300)]), y)
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        PolynomialNetRegressor(categorical_features=None).fit(X, y)
+    with pytest.raises(ValueError, match="one flag for each of 2 columns, got 3"):
+        PolynomialNetRegressor(categorical_features=[True, False, False]).fit(X, y)
+    with pytest.raises(Exception, match="not fitted"):
+        PolynomialNetRegressor().formula()
+
+
+def test_classes_are_weighted():
+    random = np.random.RandomState(0)
+    X = random.normal(size=(400, 1))
+    y = X[:, 0] + random.normal(size=400) > 1.5
+    plain, balanced = (PolynomialNetClassifier(class_weight=weight).fit(X, y) for weight in (None, "balanced"))
+    assert plain.predict(X).mean() < y.mean() < balanced.predict(X).mean()
+    weights = np.where(y, 3.0, 1.0)
+    by_class = PolynomialNetClassifier(class_weight={False: 1, True: 3}).fit(X, y)
+    np.testing.assert_allclose(by_class.predict_proba(X), PolynomialNetClassifier().fit(X, y, weights).predict_proba(X))
+
+
+@pytest.mark.parametrize("options", [{}, {"solver": "rows"}, {"solver": "adam", "max_epochs": 2, "random_state": 0}])
+def test_stored_without_pickle(rents, options):
+    skops = pytest.importorskip("skops.io")
+    X, y = rents
+    fitted = PolynomialNetRegressor(**options).fit(X, y)
+    stored = skops.dumps(fitted)
+    types = skops.get_untrusted_types(data=stored)
+    assert types == ["pinets.estimators.columns.Columns", "pinets.estimators.regressor.PolynomialNetRegressor"]
+    loaded = skops.loads(stored, trusted=types)
+    np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
+    if options.get("solver") == "adam":
+        np.testing.assert_array_equal(loaded.partial_fit(X, y).predict(X), fitted.partial_fit(X, y).predict(X))
