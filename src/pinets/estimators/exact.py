@@ -1,6 +1,6 @@
 """Fit a polynomial by its terms: a closed form for regression, a few steps of L-BFGS for classification.
 
-The complete basis is used where its covariance costs at most half a second; beyond, the terms that correlate with what
+The complete basis is used where its covariance takes less than a second; beyond, the terms that correlate with what
 lower orders leave unexplained, more than chance would have it. The order and the strength of the penalty are chosen by
 leave-one-out errors, and for classification by the log loss of held out rows.
 """
@@ -18,7 +18,7 @@ from pinets.estimators.terms import Terms, extensions, screen
 
 __all__ = ["TermFit", "fit_terms", "most_terms"]
 
-OPERATIONS = 8e9  # for the covariance of the basis and its eigenvectors: about half a second of one core
+OPERATIONS = 1.2e10  # for the covariance of the basis and its eigenvectors: less than a second of one core
 CELLS = 3e7  # numbers in the basis: 240 MB
 WORTH_PER_DEGREE = 0.3  # each further degree is scaled by this before the penalty, which so is harder on it
 
