@@ -142,9 +142,11 @@ def test_a_classifier_is_simplified():
     assert len(simple.formula()) <= 3
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_planted_coefficients():
+    """Terms chosen from the same rows, and noise that grows with a column."""
     covered = total = 0
-    for seed in range(30):
+    for seed in range(100):
         random = np.random.RandomState(seed)
         X = random.normal(size=(200, 3))
         y = 2 * X[:, 0] - X[:, 1] * X[:, 2] + (0.5 + 0.5 * np.abs(X[:, 0])) * random.normal(size=200)
@@ -154,7 +156,8 @@ def test_intervals_cover_the_planted_coefficients():
         for each in simple.intervals(X, y, center=False):
             total += 1
             covered += each.low <= truth.get(each.term.columns, 0.0) <= each.high
-    assert covered / total >= 0.85
+    print(f"covered {covered} of {total}")
+    assert 0.9 <= covered / total <= 0.99
 
 
 def test_explanations_add_up(rents, fitted):
@@ -168,6 +171,7 @@ def test_explanations_add_up(rents, fitted):
     np.testing.assert_allclose(alone.values, 0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_shap_agrees(rents, fitted):
     shap = pytest.importorskip("shap")
     X, _ = rents

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from numbers import Real
@@ -13,15 +11,15 @@ import numpy as np
 import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator, is_classifier
-from sklearn.model_selection import train_test_split
-from sklearn.utils import check_array, check_consistent_length, check_random_state, gen_batches
+from sklearn.utils import check_array, check_consistent_length, gen_batches
 from sklearn.utils.validation import _check_y, check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from pinets.engine.in_memory import History, Samples, adamw, fit
+from pinets.engine.in_memory import adamw
 from pinets.estimators.closed import ORDERS, choose_solver, clip_rare_values, distinct, fit_closed
 from pinets.estimators.columns import Columns, categorical_positions, is_frame
-from pinets.estimators.parameters import check_device, check_model, check_parameters
+from pinets.estimators.descent import LARGEST_BATCH, Descent
+from pinets.estimators.parameters import check_device, check_parameters
 from pinets.estimators.persistence import arrays_of, network_from, network_state, tensors_of
 from pinets.estimators.reading import SAMPLE, SAMPLE_CELLS, Reading
 from pinets.estimators.scaling import Scaling, farthest, fold
@@ -30,15 +28,12 @@ from pinets.polynomial import Polynomial
 __all__ = ["PolynomialNet"]
 
 FLOATS = (np.float64, np.float32)  # the first is what everything else is converted to
-LARGEST_BATCH = 256  # rows made dense at a time, unless batch_size says otherwise
-
-_FEW = 64  # features, up to which steps of 0.01 did best
 _LEAST_WEIGHT = 1e-30  # of a sample, beside the largest: below, it changes no sum
 
-_drawing_weights = threading.Lock()
+_PRIVATE_STATE = ("_generator", "_optimizer", "_made_with", "_several_outputs", "_target_range")
 
 
-class PolynomialNet(Reading, BaseEstimator, ABC):  # type: ignore[misc]
+class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
     """The base of both estimators, which add what depends on the kind of targets.
 
     The arguments are explained in :class:`pinets.estimators.PolynomialNetClassifier`.
@@ -171,51 +166,11 @@ class PolynomialNet(Reading, BaseEstimator, ABC):  # type: ignore[misc]
         self._keep_sample(columns)
         assert outputs == len(fitted.constant)
 
-    def _fit_by_descent(self, X: Any, y: np.ndarray, weights: np.ndarray | None) -> None:
-        drawing = self._draw_seeds()
-        rows, held_out = self._hold_out(y) if self.early_stopping else (np.arange(X.shape[0]), None)
-        trained_on = weights if held_out is None else _without(held_out, weights, X.shape[0])
-        outputs = self._learn_targets(y, trained_on)
-        self._start(X, trained_on, outputs=outputs, drawing=drawing, whole=True)
-        self._train(X, y, weights, rows, held_out, epochs=int(self.max_epochs), cosine=True)
-        self._keep_sample(X)
-
     def _keep_sample(self, columns: Any) -> None:
         """Keep a few rows to rank terms by and to compare predictions with."""
         count = max(1, min(SAMPLE, SAMPLE_CELLS // max(1, columns.shape[1])))
         rows = np.random.RandomState(0).permutation(columns.shape[0])[:count]
         self.sample_ = self._clipped(columns[rows])
-
-    def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
-        check_parameters(self)
-        if self.early_stopping:
-            raise ValueError("early_stopping needs all samples at once: set it to False to use partial_fit")
-        first = not hasattr(self, "module_") or self.solver_ != "adam"
-        if first:
-            self._forget()
-        try:
-            X, y, weights = self._check_samples(X, y, sample_weight, reset=first)
-            if not first and self._structure() != self._made_with:
-                raise ValueError(
-                    f"model, order and rank were {self._made_with} in the first call and are {self._structure()} now: "
-                    f"partial_fit goes on with what there is, and fit starts anew"
-                )
-            if first:
-                self.solver_ = "adam"
-                drawing = self._draw_seeds()
-                outputs = self._learn_targets(y if classes is None else classes, weights, whole=False)
-                self._start(X, weights, outputs=outputs, drawing=drawing, whole=False)
-            for group in self._optimizer.param_groups:  # both may be set anew between calls
-                group["lr"] = self._rate(X.shape[1])
-                group["weight_decay"] = self._decay() if group["params"][0].ndim > 1 else 0.0
-            self._train(X, y, weights, np.arange(X.shape[0]), epochs=1)
-            if first:
-                self._keep_sample(X)
-        except BaseException:
-            if first:
-                self._forget()
-            raise
-        return self
 
     def _forget(self) -> None:
         """Remove what was learnt."""
@@ -341,117 +296,6 @@ class PolynomialNet(Reading, BaseEstimator, ABC):  # type: ignore[misc]
             fill[np.unique(self.columns_.sources)] = scaling.mean.cpu().numpy()[first]
         return self.columns_.encode(X, fill)
 
-    def _structure(self) -> tuple[str, int, int]:
-        return self.model, 2 if self.order == "auto" else int(self.order), int(self.rank)
-
-    def _decay(self) -> float:
-        return 1.0 if self.weight_decay == "auto" else float(self.weight_decay)
-
-    def _rate(self, features: int) -> float:
-        """Every weight takes a step of this size, and those of all features add up in each state."""
-        return 0.01 * min(1.0, _FEW / features) if self.learning_rate == "auto" else float(self.learning_rate)
-
-    def _draw_seeds(self) -> int:
-        """Start the generator of all that comes after the weights; return the seed of these."""
-        random = check_random_state(self.random_state)
-        drawing, shuffling = (int(seed) for seed in random.randint(np.iinfo(np.int32).max, size=2))
-        self._generator = torch.Generator().manual_seed(shuffling)
-        return drawing
-
-    def _hold_out(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows to train on, and those to validate with."""
-        seed = int(torch.randint(np.iinfo(np.int32).max, (), generator=self._generator))
-        each_class = y if is_classifier(self) else None
-        try:
-            return train_test_split(
-                np.arange(len(y)), test_size=self.validation_fraction, random_state=seed, stratify=each_class
-            )
-        except ValueError as error:
-            raise ValueError(
-                f"early_stopping needs samples to train on and to hold out, of each class, and "
-                f"validation_fraction={self.validation_fraction} of {len(y)} does not give them: {error}"
-            ) from error
-
-    def _start(self, X: Any, weights: np.ndarray | None, *, outputs: int, drawing: int, whole: bool) -> None:
-        """Everything that exists before the first step, from the shape and the scale of the features.
-
-        Where these are not the whole of the samples, what is constant may yet vary, and no range is known.
-        """
-        device, dtype = check_device(self.device), torch.float64 if X.dtype == np.float64 else torch.float32
-        _, order, rank = self._structure()
-        self.feature_scaling_ = Scaling.of(
-            "X",
-            X,
-            weights,
-            ignore_constant=whole,
-            farthest=farthest(order, X.dtype),
-            clip=whole and self.clip is not None,
-        ).to(device, dtype)
-        # Layers draw their weights from torch's global generator: borrow it, and give it back as it was.
-        with _drawing_weights, torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(drawing)
-            module = check_model(self.model)(X.shape[1], outputs, order=order, rank=rank, dtype=dtype)
-        # Start from a constant, so that what the samples leave open stays flat instead of random.
-        nn.init.zeros_(cast("nn.Linear", module.head).weight)
-        self.module_ = module.to(device).eval()
-        with torch.no_grad():  # what is ignored has no gradient either, and stays at zero
-            for view in (module.start, *(step.gate for step in module.steps)):
-                cast("nn.Linear", view).weight[:, self.feature_scaling_.ignored] = 0
-        self._optimizer = adamw(self.module_, learning_rate=self._rate(X.shape[1]), weight_decay=self._decay())
-        self._made_with = self._structure()
-        self.order_, self.weight_decay_ = order, self._decay()
-        self.n_iter_ = 0
-        self.loss_curve_: list[float] = []
-        self.validation_loss_curve_: list[float] = []
-        self.validation_scores_: list[float] = []
-
-    def _train(
-        self,
-        X: Any,
-        y: np.ndarray,
-        weights: np.ndarray | None,
-        rows: np.ndarray,
-        held_out: np.ndarray | None = None,
-        *,
-        epochs: int,
-        cosine: bool = False,
-    ) -> None:
-        parameter = next(self.module_.parameters())
-        targets = self._encode(y).to(parameter.device)
-        importance = None if weights is None else torch.tensor(weights, dtype=parameter.dtype)
-
-        def samples(rows: np.ndarray) -> Samples:
-            return Samples(
-                lambda numbers: (self._standardised(X[numbers.numpy()]), targets[numbers]),
-                torch.tensor(rows),
-                importance,
-            )
-
-        history = fit(
-            self.module_,
-            samples(rows),
-            self._loss,
-            self._optimizer,
-            epochs=epochs,
-            batch_size=_automatic_batch_size(len(rows)) if self.batch_size == "auto" else int(self.batch_size),
-            generator=self._generator,
-            cosine=cosine,
-            validation=None if held_out is None else samples(held_out),
-            score=self._score,
-            patience=None if held_out is None else int(self.n_iter_no_change),
-            on_epoch=self._report if self.verbose else None,
-        )
-        self.n_iter_ += history.epochs
-        self.loss_curve_ += history.train_loss
-        self.validation_loss_curve_ += history.validation_loss
-        self.validation_scores_ += history.validation_score
-
-    def _report(self, history: History) -> None:
-        line = f"epoch {self.n_iter_ + history.epochs}: loss {history.train_loss[-1]:.4g}"
-        if history.validation_loss:
-            line += f", validation loss {history.validation_loss[-1]:.4g}, score {history.validation_score[-1]:.4f}"
-        print(line)
-
     def _standardised(self, rows: Any) -> Tensor:
         """Rows of the features as the module wants them: dense, on its device and standardised."""
         dense = rows.toarray() if sparse.issparse(rows) else np.array(rows, order="C")  # torch wants writable memory
@@ -468,18 +312,3 @@ class PolynomialNet(Reading, BaseEstimator, ABC):  # type: ignore[misc]
             for rows in gen_batches(X.shape[0], LARGEST_BATCH):
                 outputs[rows] = self.module_(self._standardised(X[rows])).cpu()
         return outputs
-
-
-_PRIVATE_STATE = ("_generator", "_optimizer", "_made_with", "_several_outputs", "_target_range")
-
-
-def _without(rows: np.ndarray, weights: np.ndarray | None, samples: int) -> np.ndarray:
-    """The weights of all samples, with those of some rows zero."""
-    rest = np.ones(samples) if weights is None else weights.copy()
-    rest[rows] = 0
-    return rest
-
-
-def _automatic_batch_size(samples: int) -> int:
-    """Sixteen steps an epoch, unless that makes batches noisy (under 32) or slow to learn from."""
-    return min(LARGEST_BATCH, max(32, math.ceil(samples / 16)))

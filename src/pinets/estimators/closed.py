@@ -50,7 +50,7 @@ def choose_solver(wanted: str, order: int | str, rows: int, columns: int) -> str
     complete = math.comb(columns + highest, highest) - 1
     if rows <= FEW_ROWS and complete > min(terms, 10 * rows) and cells <= 10 * MOST_CELLS:
         return "rows"
-    if rows <= MOST_ROWS and columns <= terms // 2 and cells <= MOST_CELLS:
+    if rows <= MOST_ROWS and columns <= terms and cells <= MOST_CELLS:
         return "terms"
     return "adam"
 

@@ -1,8 +1,8 @@
 """Fit a polynomial by its terms: a closed form for regression, a few steps of L-BFGS for classification.
 
-The complete basis is used where its covariance costs at most half a second; beyond, the terms that correlate most with
-what lower orders leave unexplained. The order, the strength of the penalty and how much harder it is on higher degrees
-are chosen by leave-one-out errors, and for classification by the log loss of held out rows.
+The complete basis is used where its covariance takes less than a second; beyond, the terms that correlate with what
+lower orders leave unexplained, more than chance would have it. The order and the strength of the penalty are chosen by
+leave-one-out errors, and for classification by the log loss of held out rows.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from functools import cached_property
 
 import numpy as np
 
-from pinets.estimators.solve import Coordinates, constant_for, least_generalised_error, ridge, select
+from pinets.estimators.solve import Coordinates, constant_for, ridge, select
 from pinets.estimators.terms import Terms, extensions, screen
 
 __all__ = ["TermFit", "fit_terms", "most_terms"]
 
-OPERATIONS = 1e10  # for the covariance of the basis: about half a second of one core
+OPERATIONS = 1.2e10  # for the covariance of the basis and its eigenvectors: less than a second of one core
 CELLS = 3e7  # numbers in the basis: 240 MB
-PENALTIES_PER_DEGREE = (1.0, 0.3)  # each further degree is worth this much, before the penalty
-_ROWS_PER_SCREENED_TERM = 10  # fewer would choose by chance
+WORTH_PER_DEGREE = 0.3  # each further degree is scaled by this before the penalty, which so is harder on it
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,9 @@ class TermFit:
 
 def most_terms(rows: int) -> int:
     """How many terms a fit to so many rows may have."""
-    within_rows = math.sqrt(OPERATIONS / (2 * rows))
-    fits = within_rows if within_rows <= rows else OPERATIONS / (2 * rows**2)
-    return int(min(fits, CELLS / rows))
+    by_terms = 0.8 * min(math.sqrt(OPERATIONS / (2 * rows)), (OPERATIONS / 10) ** (1 / 3))
+    by_rows = (OPERATIONS - 10 * rows**3) / (2 * rows**2)  # where there are more terms than rows
+    return int(min(by_rows if by_rows > rows else by_terms, CELLS / rows))
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,10 @@ class _Basis:
 
     @cached_property
     def covariance(self) -> np.ndarray:
-        return self.values.T @ (self.share[:, None] * self.values)
+        """Of the terms up to the highest degree at which they are not more than the rows."""
+        counts = np.cumsum([len(products) for products in self.terms.of_degree])
+        values = self.values[:, : counts[counts <= len(self.values)].max(initial=0)]
+        return values.T @ (self.share[:, None] * values)
 
     @cached_property
     def kernels(self) -> list[np.ndarray]:
@@ -127,7 +129,7 @@ def fit_terms(
         return TermFit(
             basis.terms, np.zeros((0, targets.shape[1])), constant_for(mean, classify), 1, strength or 0.0, 1.0
         )
-    candidates = [_best_coordinates(basis, order, centred, strength) for order in orders]
+    candidates = [basis.coordinates(order, _worth(strength)) for order in orders]
     chosen = select(candidates, targets, strength, classify=classify)
     order, back = orders[chosen.position], candidates[chosen.position].back
     terms, coefficients, constant = basis.polynomial(order, back @ chosen.coefficients, chosen.constant)
@@ -150,8 +152,8 @@ def _make_basis(
             products = np.column_stack([last[term], column])
         else:
             basis = _Basis.of(terms, columns, share, unit)
-            lower = ridge(_best_coordinates(basis, degree - 1, centred, None), centred)
-            room = min(room // (order - degree + 1), len(columns) // _ROWS_PER_SCREENED_TERM)
+            lower = ridge(basis.coordinates(degree - 1, WORTH_PER_DEGREE), centred)
+            room = room // (order - degree + 1)
             products = screen(columns, last, new, centred - lower.fitted, share, room)
         if not len(products):
             break
@@ -159,6 +161,6 @@ def _make_basis(
     return _Basis.of(terms, columns, share, unit)
 
 
-def _best_coordinates(basis: _Basis, order: int, centred: np.ndarray, strength: float | None) -> Coordinates:
-    factors = PENALTIES_PER_DEGREE if order > 1 and strength is None else (1.0,)
-    return least_generalised_error([basis.coordinates(order, factor) for factor in factors], centred)
+def _worth(strength: float | None) -> float:
+    """A penalty that the user gives is the same for all terms."""
+    return WORTH_PER_DEGREE if strength is None else 1.0

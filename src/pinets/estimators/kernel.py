@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinets.estimators.solve import Coordinates, least_generalised_error, select
+from pinets.estimators.solve import Coordinates, select
 
 __all__ = ["RowFit", "fit_rows"]
 
-_CURVATURES = (0.3, 1.0)  # gamma, in units of what makes the second degree as large as the first
+_CURVATURE = 0.5  # gamma, in units of what makes the second degree as large as the first
 
 
 @dataclass(frozen=True)
@@ -45,23 +45,17 @@ def fit_rows(
     products = columns @ columns.T / columns.shape[1]
     unit = 1 / len(columns) if unit is None else unit
     typical = 1 / math.sqrt(max(float(share @ products**2 @ share), 1e-300))
-    centred = targets - share @ targets
+    gamma = _CURVATURE * typical
 
-    def kernel(order: int, gamma: float) -> np.ndarray:
+    def kernel(order: int) -> np.ndarray:
         return products * (1 + gamma * products) ** (order - 1)
 
-    gammas, candidates = [], []
-    for order in orders:
-        tried = [typical * curvature for curvature in (_CURVATURES if order > 1 else (1.0,))]
-        each = [Coordinates.of_kernel(_centre(kernel(order, gamma), share), share, unit) for gamma in tried]
-        best = least_generalised_error(each, centred)
-        candidates.append(best)
-        gammas.append(tried[next(position for position, one in enumerate(each) if one is best)])
+    candidates = [Coordinates.of_kernel(_centre(kernel(order), share), share, unit) for order in orders]
     chosen = select(candidates, targets, strength, classify=classify)
-    order, gamma = orders[chosen.position], gammas[chosen.position]
+    order = orders[chosen.position]
     weights = candidates[chosen.position].back @ chosen.coefficients
     weights = weights - share[:, None] * weights.sum(axis=0)  # the features of the kernel were centred
-    constant = chosen.constant - share @ (kernel(order, gamma) @ weights)
+    constant = chosen.constant - share @ (kernel(order) @ weights)
     start = columns / columns.shape[1]
     return RowFit(
         (start, *(gamma * start for _ in range(order - 1))), weights, constant, order, chosen.strength, chosen.error

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import optimize, special
 
-__all__ = ["Coordinates", "Ridge", "Selected", "constant_for", "least_generalised_error", "logistic", "ridge", "select"]
+__all__ = ["Coordinates", "Ridge", "Selected", "constant_for", "logistic", "ridge", "select"]
 
 STRENGTHS = 10.0 ** np.arange(-9, 2.1, 0.5)  # of the penalty, for terms of variance one and a mean loss
-LOGISTIC_STRENGTHS = 10.0 ** np.arange(1.0, -6.1, -1.0)  # from strong to weak, each starting from the one before
+LOGISTIC_STRENGTHS = 10.0 ** np.arange(0.0, -5.1, -1.0)  # from strong to weak, each starting from the one before
 _STEPS = 500
 _LARGE = 3_000_000  # numbers of a basis
 _FOLDS, _ONE_FOLD_FROM = 4, 5000  # rows
@@ -99,25 +99,6 @@ def ridge(coordinates: Coordinates, targets: np.ndarray, strength: float | None 
     best = int(np.argmin(errors))
     coefficients = moments * shrinkage[:, best : best + 1]
     return Ridge(coefficients, float(strengths[best]), float(errors[best]), W @ coefficients)
-
-
-def least_generalised_error(candidates: list[Coordinates], centred: np.ndarray) -> Coordinates:
-    """Of several coordinates those with the least generalised cross-validation error of centred targets.
-
-    It is the leave-one-out error with the mean leverage in place of each row's own, and needs the spectrum alone.
-    """
-    if len(candidates) == 1:
-        return candidates[0]
-    share = candidates[0].share
-    total = float((share @ centred**2).sum())
-    errors = []
-    for each in candidates:
-        shrinkage = 1 / (each.spectrum[:, None] + STRENGTHS)
-        power = ((each.values.T @ (share[:, None] * centred)) ** 2).sum(axis=1)[:, None]
-        unexplained = total - (power * shrinkage * (2 - each.spectrum[:, None] * shrinkage)).sum(axis=0)
-        freedom = 1 - ((each.spectrum[:, None] * shrinkage).sum(axis=0) + 1) * candidates[0].unit
-        errors.append((np.maximum(unexplained, 0) / np.maximum(freedom, 1e-3) ** 2).min())
-    return candidates[int(np.argmin(errors))]
 
 
 def constant_for(mean: np.ndarray, classify: bool) -> np.ndarray:
@@ -249,8 +230,10 @@ def cross_entropy(odds: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np
     """The loss of every row, and its derivative by the outputs."""
     if odds.shape[1] == 1:
         return np.logaddexp(0, odds[:, 0]) - targets[:, 0] * odds[:, 0], special.expit(odds) - targets
-    total = special.logsumexp(odds, axis=1, keepdims=True)
-    return total[:, 0] - (odds * targets).sum(axis=1), np.exp(odds - total) - targets
+    shifted = odds - odds.max(axis=1, keepdims=True)
+    likely = np.exp(shifted)
+    total = likely.sum(axis=1, keepdims=True)
+    return np.log(total[:, 0]) - (shifted * targets).sum(axis=1), likely / total - targets
 
 
 def _cross_validate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -92,6 +93,9 @@ def screen(
 ) -> np.ndarray:
     """The ``keep`` extensions of terms that correlate most with residuals, found by matrix products alone.
 
+    Of many candidates some correlate by chance: only those count whose correlation none of them would be likely to have
+    if all were independent of the residuals (the bound on the largest of as many chi-square variables).
+
     Args:
         columns: The data.
         products: The terms to extend by one column.
@@ -109,11 +113,13 @@ def screen(
         weighted = values * share[:, None]
         variance = (weighted * values).T @ squares - (weighted.T @ columns) ** 2
         gain = np.zeros_like(variance)
-        for residual in residuals.T:
-            gain += ((weighted * residual[:, None]).T @ columns) ** 2
+        for residual, size in zip(residuals.T, share @ residuals**2, strict=True):
+            gain += ((weighted * residual[:, None]).T @ columns) ** 2 / max(size, 1e-300)
         useful = new[rows] & (variance > 1e-12)
         scores[rows][useful] = gain[useful] / variance[useful]
-    flat = scores.ravel()
-    best = np.argsort(-flat, kind="stable")[: min(keep, int(np.isfinite(flat).sum()))]
+    flat = scores.ravel() / (share @ share)  # times the number of rows, if all count alike
+    outputs, chance = residuals.shape[1], math.log(max(2, int(new.sum())))
+    beyond_chance = flat > outputs + 2 * math.sqrt(outputs * chance) + 2 * chance
+    best = np.argsort(-flat, kind="stable")[: min(keep, int(beyond_chance.sum()))]
     term, column = np.unravel_index(np.sort(best), scores.shape)
     return np.column_stack([products[term], column])
