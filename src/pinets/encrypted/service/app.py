@@ -16,8 +16,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from pinets.encrypted.compact import looks_like_secret_key
@@ -38,6 +37,7 @@ __all__ = ["Limits", "Service", "make_app"]
 log = logging.getLogger("pinets.service")
 
 PAGE = Path(__file__).parent / "page"
+_PAGE_FILES = {path.name for path in PAGE.iterdir()}
 _CONTAINER_BYTES = 1 << 14  # the most that a container adds to its parts, and to each of them
 _BINARY = "application/octet-stream"
 _PURGE_SECONDS = 60.0
@@ -138,8 +138,12 @@ class Service:
     async def get_description(self, _: Request) -> Response:
         return JSONResponse(describe(self.plan, needs_token=self._token is not None))
 
-    async def get_page(self, _: Request) -> Response:
-        return Response((PAGE / "index.html").read_bytes(), media_type="text/html", headers=_HEADERS)
+    async def get_page(self, request: Request) -> Response:
+        """A file of the page."""
+        name = request.path_params.get("name", "index.html")
+        if name not in _PAGE_FILES:
+            raise HttpError(404, f"there is no file {name!r} of the page")
+        return FileResponse(PAGE / name, headers=_HEADERS)
 
     async def get_seal(self, request: Request) -> Response:
         """A file of SEAL for browsers, where it is installed."""
@@ -388,12 +392,10 @@ def make_app(
         ("/health", "GET", service.health),
         ("/metrics", "GET", service.get_metrics),
         ("/openapi.json", "GET", service.get_description),
+        ("/page/{name}", "GET", service.get_page),
         ("/seal/{name}", "GET", service.get_seal),
     ]
-    routes: list[Any] = [
-        Route(path, _answered(endpoint, service, path), methods=[method]) for path, method, endpoint in endpoints
-    ]
-    routes.append(Mount("/page", StaticFiles(directory=PAGE)))
+    routes = [Route(path, _answered(endpoint, service, path), methods=[method]) for path, method, endpoint in endpoints]
     app = Starlette(routes=routes, lifespan=service.running)
     app.state.service = service
     return app
