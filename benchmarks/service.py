@@ -70,7 +70,9 @@ def rows(args: argparse.Namespace) -> Iterator[Row]:
         with ThreadPoolExecutor(2) as pool:  # keys take memory while they are made
             clients = list(pool.map(lambda name: _client(url, Path(temporary) / f"client-{name}"), range(args.clients)))
         print(f"{args.clients} clients have sent their keys", file=sys.stderr, flush=True)
+        before = _cpu_seconds(process)
         outcome, memory, killed = _load(clients, process, args)
+        spent = _cpu_seconds(process) - before
     seconds = np.array(outcome.latencies or [np.nan])
     plan, _ = read_circuit(args.folder)
     yield Row(
@@ -78,6 +80,8 @@ def rows(args: argparse.Namespace) -> Iterator[Row]:
         {
             "answers": len(outcome.latencies),
             "a second": len(outcome.latencies) / args.seconds,
+            "CPU s each": spent
+            / max(len(outcome.latencies), 1),  # of the service; workers that were killed do not count
             "p50 s": float(np.quantile(seconds, 0.5)),
             "p99 s": float(np.quantile(seconds, 0.99)),
             "lost": len(outcome.lost),
@@ -90,6 +94,11 @@ def rows(args: argparse.Namespace) -> Iterator[Row]:
         (Goal("lost", at_most=0), Goal("deviation", at_most=plan.deviation)),
         {"lost": outcome.lost, "megabytes": memory},
     )
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    times = [one.cpu_times() for one in [process, *process.children()]]
+    return sum(one.user + one.system for one in times)
 
 
 @contextmanager

@@ -104,7 +104,7 @@ def start(folder: Path, limits: Limits, token: str | None = None, workers: int =
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory):
-    limits = Limits(waiting=4, uploads=2, inputs=16, idle_seconds=1.0, evaluate_seconds=30.0)
+    limits = Limits(waiting=4, uploads=2, inputs=16, idle_seconds=2.0, evaluate_seconds=30.0)
     yield from start(tmp_path_factory.mktemp("service"), limits)
 
 

@@ -19,7 +19,7 @@ def operations(guarded):
 
 def test_all_that_is_there_is_described(operations, guarded):
     assert sorted(operations) == sorted(PATHS)
-    served = {route.path for route in guarded.app.routes} - {"/openapi.json", "/seal/{name}", "/page"}
+    served = {route.path for route in guarded.app.routes} - {"/openapi.json", "/seal/{name}", "/page/{name}"}
     assert served == set(PATHS)
 
 

@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import re
 import signal
 import socket
 import stat
@@ -238,7 +239,14 @@ def test_the_page_and_what_it_loads(running):
     assert "default-src 'none'" in headers["content-security-policy"]
     assert b"http://" not in text.replace(b"http://www.w3.org", b"")
     assert running.ask("GET", "/seal/other.js")[0] == 404
-    assert running.ask("GET", "/page/../app.py")[0] == 404
+    for name in ("../app.py", "..%2fapp.py", "other.js"):
+        assert running.ask("GET", f"/page/{name}")[0] == 404
+    loaded = set(re.findall(rb"/page/[\w.]+", text))
+    assert loaded == {b"/page/style.css", b"/page/page.js"}
+    for path in (*loaded, b"/page/worker.js", b"/page/client.js"):
+        status, _, headers = running.ask("GET", path.decode())
+        assert (status, headers["x-content-type-options"]) == (200, "nosniff")
+        assert headers["content-type"].startswith(("text/javascript", "text/css"))
 
 
 def test_a_full_disk_is_an_answer(running, monkeypatch):

@@ -15,31 +15,30 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
-from starlette.types import Receive, Scope, Send
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
 
 from pinets.encrypted.compact import looks_like_secret_key
 from pinets.encrypted.container import Container, kind_of
-from pinets.encrypted.errors import EncryptedError, KeyMismatchError
+from pinets.encrypted.errors import EncryptedError
 from pinets.encrypted.folders import read_plan
 from pinets.encrypted.preparation import read_preparation
 from pinets.encrypted.server import key_file_bytes, request_bytes, split_inputs
 from pinets.encrypted.service import wasm
+from pinets.encrypted.service.answers import HttpError, Stream, answered, disconnected
 from pinets.encrypted.service.limits import Limits
 from pinets.encrypted.service.metrics import Metrics
 from pinets.encrypted.service.openapi import describe
-from pinets.encrypted.service.pool import Pool, WorkerError, WorkerTimeoutError
-from pinets.encrypted.service.store import KeyStore, StoreFullError
+from pinets.encrypted.service.pool import Pool, WorkerError
+from pinets.encrypted.service.store import KeyStore
 
 __all__ = ["Limits", "Service", "make_app"]
 
 log = logging.getLogger("pinets.service")
 
 PAGE = Path(__file__).parent / "page"
-_CONTAINER_BYTES = 1 << 14  # the most that a container adds to its parts, and to each of them
-_BINARY = "application/octet-stream"
+_PAGE_FILES = {path.name for path in PAGE.iterdir()}
+_CONTAINER_BYTES = 1 << 14  # the most that a container adds to its parts
 _PURGE_SECONDS = 60.0
 _RETRY_SECONDS = 5  # of a service whose speed is not known yet
 # The page loads nothing from elsewhere, and sends nothing elsewhere.
@@ -50,14 +49,6 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-
-
-class HttpError(Exception):
-    """An answer with an error status."""
-
-    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status, self.message, self.headers = status, message, headers or {}
 
 
 class Service:
@@ -138,8 +129,12 @@ class Service:
     async def get_description(self, _: Request) -> Response:
         return JSONResponse(describe(self.plan, needs_token=self._token is not None))
 
-    async def get_page(self, _: Request) -> Response:
-        return Response((PAGE / "index.html").read_bytes(), media_type="text/html", headers=_HEADERS)
+    async def get_page(self, request: Request) -> Response:
+        """A file of the page."""
+        name = request.path_params.get("name", "index.html")
+        if name not in _PAGE_FILES:
+            raise HttpError(404, f"there is no file {name!r} of the page")
+        return FileResponse(PAGE / name, headers=_HEADERS)
 
     async def get_seal(self, request: Request) -> Response:
         """A file of SEAL for browsers, where it is installed."""
@@ -200,7 +195,7 @@ class Service:
         except BaseException:
             held.close()
             raise
-        return _Stream(self._with_errors(first, outputs), held.close)
+        return Stream(self._with_errors(first, outputs), held.close)
 
     def _hold(self, name: str) -> Any:
         """A generator that holds a place in the queue, and the keys, until it is closed."""
@@ -251,7 +246,7 @@ class Service:
 
     async def _unless_gone(self, work: Awaitable[bytes], request: Request) -> bytes:
         """The result of some work, which is stopped when the client goes away."""
-        task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
+        task, gone = asyncio.ensure_future(work), asyncio.ensure_future(disconnected(request))
         try:
             await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
@@ -309,64 +304,6 @@ class Service:
             raise HttpError(401, "this service wants a token", {"WWW-Authenticate": "Bearer"})
 
 
-class _Stream(StreamingResponse):
-    """A streamed answer that releases what it holds in the end, also if it is never read."""
-
-    def __init__(self, content: AsyncIterator[bytes], release: Callable[[], None]) -> None:
-        super().__init__(content, media_type=_BINARY)
-        self._release = release
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._release()
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-def _answered(endpoint: Callable[[Request], Awaitable[Response]], service: Service, route: str) -> Any:
-    """An endpoint whose errors are answers, counted and logged without anything that a client sent."""
-
-    async def answer(request: Request) -> Response:
-        start = time.monotonic()
-        try:
-            response = await endpoint(request)
-        except ClientDisconnect:
-            response = Response(status_code=499)  # nobody reads it; counted as nginx does
-        except Exception as error:
-            response = _as_response(error)
-        service.metrics.requests.labels(route, str(response.status_code)).inc()
-        log.info("%s %s %d, %.0f ms", request.method, route, response.status_code, 1e3 * (time.monotonic() - start))
-        return response
-
-    return answer
-
-
-def _as_response(error: Exception) -> Response:
-    if isinstance(error, HttpError):
-        return JSONResponse({"error": error.message}, error.status, error.headers)
-    statuses: list[tuple[type[Exception], int]] = [
-        (KeyMismatchError, 409),
-        (EncryptedError, 400),
-        (WorkerTimeoutError, 504),
-        (WorkerError, 500),
-        (FileNotFoundError, 404),
-        (StoreFullError, 507),
-    ]
-    for kind, status in statuses:
-        if isinstance(error, kind):
-            return JSONResponse({"error": str(error)}, status)
-    if isinstance(error, OSError):  # a full disk, most likely
-        log.error("%s", error.strerror)
-        return JSONResponse({"error": "the keys cannot be stored here now"}, 507)
-    log.error("%s: this should not have happened", type(error).__name__, exc_info=error)
-    return JSONResponse({"error": "the service failed"}, 500)
-
-
 def make_app(
     folder: Path, store: Path, *, workers: int = 1, limits: Limits | None = None, token: str | None = None
 ) -> Starlette:
@@ -388,12 +325,12 @@ def make_app(
         ("/health", "GET", service.health),
         ("/metrics", "GET", service.get_metrics),
         ("/openapi.json", "GET", service.get_description),
+        ("/page/{name}", "GET", service.get_page),
         ("/seal/{name}", "GET", service.get_seal),
     ]
-    routes: list[Any] = [
-        Route(path, _answered(endpoint, service, path), methods=[method]) for path, method, endpoint in endpoints
+    routes = [
+        Route(path, answered(endpoint, service.metrics, path), methods=[method]) for path, method, endpoint in endpoints
     ]
-    routes.append(Mount("/page", StaticFiles(directory=PAGE)))
     app = Starlette(routes=routes, lifespan=service.running)
     app.state.service = service
     return app

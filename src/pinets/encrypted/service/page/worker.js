@@ -20,8 +20,20 @@ async function timed(step, work) {
   }
 }
 
+const TRIES = 4;
+
+/** POST bytes; again after a while if the service is busy. */
+async function post(path, body, responseType, progress) {
+  for (let tried = 1; ; tried++) {
+    const answer = await send(path, body, responseType, progress);
+    if (answer.status !== 503 || tried === TRIES) return answer;
+    const seconds = Number(answer.getResponseHeader("Retry-After")) || 1;
+    await new Promise((resolve) => setTimeout(resolve, 1000 * Math.min(seconds, 20)));
+  }
+}
+
 /** POST bytes with progress of the upload, which fetch does not tell. */
-function post(path, body, responseType, progress = () => {}) {
+function send(path, body, responseType, progress = () => {}) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.open("POST", path);

@@ -1,0 +1,87 @@
+"""Answers of the service: errors as JSON with a status, counted and logged; streams that release what they hold."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from pinets.encrypted.errors import EncryptedError, KeyMismatchError
+from pinets.encrypted.service.metrics import Metrics
+from pinets.encrypted.service.pool import WorkerError, WorkerTimeoutError
+from pinets.encrypted.service.store import StoreFullError
+
+__all__ = ["HttpError", "Stream", "answered", "disconnected"]
+
+log = logging.getLogger("pinets.service")
+
+
+class HttpError(Exception):
+    """An answer with an error status."""
+
+    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.headers = status, message, headers or {}
+
+
+class Stream(StreamingResponse):
+    """A streamed answer that releases what it holds in the end, also if it is never read."""
+
+    def __init__(self, content: AsyncIterator[bytes], release: Callable[[], None]) -> None:
+        super().__init__(content, media_type="application/octet-stream")
+        self._release = release
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._release()
+
+
+async def disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def answered(endpoint: Callable[[Request], Awaitable[Response]], metrics: Metrics, route: str) -> Any:
+    """An endpoint whose errors are answers, counted and logged without anything that a client sent."""
+
+    async def answer(request: Request) -> Response:
+        start = time.monotonic()
+        try:
+            response = await endpoint(request)
+        except ClientDisconnect:
+            response = Response(status_code=499)  # nobody reads it; counted as nginx does
+        except Exception as error:
+            response = _as_response(error)
+        metrics.requests.labels(route, str(response.status_code)).inc()
+        log.info("%s %s %d, %.0f ms", request.method, route, response.status_code, 1e3 * (time.monotonic() - start))
+        return response
+
+    return answer
+
+
+def _as_response(error: Exception) -> Response:
+    if isinstance(error, HttpError):
+        return JSONResponse({"error": error.message}, error.status, error.headers)
+    statuses: list[tuple[type[Exception], int]] = [
+        (KeyMismatchError, 409),
+        (EncryptedError, 400),
+        (WorkerTimeoutError, 504),
+        (WorkerError, 500),
+        (FileNotFoundError, 404),
+        (StoreFullError, 507),
+    ]
+    for kind, status in statuses:
+        if isinstance(error, kind):
+            return JSONResponse({"error": str(error)}, status)
+    if isinstance(error, OSError):  # a full disk, most likely
+        log.error("%s", error.strerror)
+        return JSONResponse({"error": "the keys cannot be stored here now"}, 507)
+    log.error("%s: this should not have happened", type(error).__name__, exc_info=error)
+    return JSONResponse({"error": "the service failed"}, 500)
