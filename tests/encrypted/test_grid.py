@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 from pinets import CCP
-from pinets.encrypted import Parameters, PlanError, compile_network, plan_network, run_trial
+from pinets.encrypted import Parameters, PlanError, compile_network, open_client, plan_network, run_trial
 from pinets.encrypted.diagonals import baby_steps
 from pinets.encrypted.grid import choose_grid, pack_grid
 from pinets.encrypted.grid_program import GridProgram
 from pinets.encrypted.latency import unpack
+from pinets.encrypted.server import split_inputs
 from pinets.encrypted.simulate import SimulatedEvaluator
 from pinets.encrypted.stencil import Stencil, magnitudes, recognise, squares
 from pinets.models import create_model
@@ -66,15 +67,17 @@ def test_the_grid_packing_gives_the_network(widths, channels, size, ring):
     assert len(evaluator.rotations) < 30  # keys are large
 
 
-def test_an_encrypted_colour_image_gives_the_plain_classes(tmp_path):
-    network = convnet((4, 4))
+def test_encrypted_colour_images_give_the_plain_classes(tmp_path):
+    network = convnet((2, 2, 4))
     inputs = torch.rand(8, 3, 8, 8, dtype=torch.float64)
     options = {"rings": (2048,), "insecure": True, "estimate_time": False}
     plan, circuit = plan_network(network, inputs, packing="grid", **options)
-    assert (plan.packing, plan.layout, plan.parts) == ("grid", None, 1)
+    assert (plan.packing, plan.layout, plan.parts) == ("grid", None, 4)
     trial = run_trial(plan, circuit, network, inputs[:2], tmp_path, workers=1)
     assert trial.agreement == 1
     assert trial.deviation <= plan.deviation < 1e-3
+    request = open_client(tmp_path / "client").encrypt(inputs[:3].numpy())
+    assert len(split_inputs(request, plan)) == 3  # one for each image, with its four ciphertexts
 
 
 @pytest.mark.parametrize("pool, radius, side", [(1, 1, 4), (2, 1, 4), (1, 0, 3), (2, 2, 12), (2, 1, 2)])

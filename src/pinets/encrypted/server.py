@@ -150,7 +150,7 @@ class Server:
 def split_inputs(content: bytes, plan: Plan, *, source: object = "the inputs") -> list[bytes]:
     """Split a request into requests that each hold what is evaluated at once: one ciphertext, or one set of them."""
     container = Container.from_bytes(content, "inputs", source).require(plan=plan.identity, source=source)
-    size = 1 if plan.layout is not None else math.prod(plan.input_shape)
+    size = plan.parts
     entries, count = list(container.parts.values()), container.facts.get("count")
     if type(count) is not int or count < 1 or len(entries) != math.ceil(count / plan.batch) * size:
         raise FileError(f"{source} holds {len(entries)} ciphertexts, which do not fit {count} inputs")
@@ -175,6 +175,6 @@ def request_bytes(plan: Plan, groups: int = 1) -> int:
         plan: The plan.
         groups: The number of ciphertexts, or sets of them.
     """
-    size = 1 if plan.layout is not None else math.prod(plan.input_shape)
+    size = plan.parts
     primes = plan.parameters.levels + 1
     return groups * size * SealScheme(plan.parameters).compact.ciphertext_bytes(primes, seeded=True)

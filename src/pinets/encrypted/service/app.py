@@ -83,7 +83,7 @@ class Service:
             on_death=self.metrics.worker_deaths.inc,
         )
         self._largest_keys = key_file_bytes(self.plan) + _CONTAINER_BYTES
-        parts = limits.inputs * (1 if self.plan.layout is not None else math.prod(self.plan.input_shape))
+        parts = limits.inputs * self.plan.parts
         self._largest_request = request_bytes(self.plan, limits.inputs) + _CONTAINER_BYTES + 64 * parts
 
     @asynccontextmanager
