@@ -63,7 +63,7 @@ def rows(args: argparse.Namespace) -> Iterator[Row]:
             reached = float(_reached(network, lower.float(), upper.float()).max())
             goal = Goal("width", at_most=0.01) if eps == RADII[0] else Goal("ratio", at_most=5)
             figures = {"width": width, "exact": exact, "reached": reached, "ratio": width / reached}
-            yield Row(f"{name}, eps {eps:g}", figures, [goal])
+            yield Row(f"{name}, eps {eps:g}", figures, (goal,))
 
 
 def _reached(network: nn.Module, low: Tensor, high: Tensor, steps: int = 40) -> Tensor:
