@@ -25,6 +25,7 @@ SUBJECTS = {
     "fid": "ways to run the Inception network against a plain loop",
     "export": "exported networks in onnxruntime against torch",
     "bounds": "sound bounds against plain intervals; certified against attacked accuracy",
+    "convolutions": "sound bounds of convolutional networks against what gradients reach",
     "encrypted": "encrypted inference against TenSEAL's own matrix product",
     "colour": "a convolutional network on an encrypted colour image: seconds, memory and bytes",
     "service": "encrypted inference over HTTP under load: throughput, latency, memory, workers that are killed",

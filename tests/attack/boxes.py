@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pinets import CCP, NCP, NCPSkip, PowerSum
-from pinets.algebra import Traced, ball, bounds, interval_bounds, lipschitz, margins, trace
+from pinets.algebra import Traced, ball, bounds, interval_bounds, lipschitz, margins, trace, verify
 from tests.attack.tally import Tally, cases
 
 __all__ = ["attack"]
@@ -70,6 +70,9 @@ def attack_box(tally: Tally, name: str, model: nn.Module, traced: Traced, lower:
         gaps = outputs[:, label : label + 1] - outputs
         spread = 1e-5 * outputs.abs().max()
         tally.check((gaps >= least - spread).all(), f"{name}: a margin is smaller than promised")
+        (verdict,) = verify(traced, lower, upper, [label], seconds=0.05)
+        others = torch.cat([gaps[:, :label], gaps[:, label + 1 :]], 1)
+        tally.check(verdict.status != "proven" or bool((others > 0).all()), f"{name}: a point refutes a proof")
 
 
 def inside(lower: Tensor, upper: Tensor, points: Tensor) -> Tensor:

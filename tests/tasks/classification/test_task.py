@@ -5,7 +5,9 @@ import pytest
 import torch
 from sklearn.metrics import top_k_accuracy_score
 
-from pinets.tasks.classification.task import Mean, TopKAccuracy, count_top_k
+from pinets.data import Compose, Normalize
+from pinets.tasks.classification.recipe import Robust
+from pinets.tasks.classification.task import Attacker, Mean, TopKAccuracy, count_top_k
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])
@@ -47,3 +49,27 @@ def test_mean_weighs_by_count():
 def test_k_must_be_positive():
     with pytest.raises(ValueError, match="k must be at least 1, got 0"):
         TopKAccuracy(0)
+
+
+def test_an_attacker_stays_in_the_ball_and_makes_the_network_more_wrong():
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3))
+    inputs, labels = torch.rand(20, 2, 2, 2), torch.randint(3, (20,))
+    radius, least, most = (torch.tensor(value).view(2, 1, 1) for value in ([0.1, 0.2], [0.0, 0.0], [1.0, 0.9]))
+    inputs = inputs.clamp(least, most)
+    moved = Attacker(radius, least, most, steps=3)(network, inputs, labels)
+    assert ((moved - inputs).abs() <= radius + 1e-6).all()
+    assert (moved >= least).all()
+    assert (moved <= most).all()
+    before, after = (torch.nn.functional.cross_entropy(network(x), labels, reduction="none") for x in (inputs, moved))
+    assert (after > before).all()
+
+
+def test_robust_training_needs_normalised_images():
+    with pytest.raises(ValueError, match="eps must be above 0"):
+        Robust(eps=0.0)
+    with pytest.raises(ValueError, match="no normalised images"):
+        Robust(eps=0.1).attacker(Compose())
+    attacker = Robust(eps=0.1).attacker(Normalize((0.5,), (0.25,)))
+    assert attacker.radius.item() == pytest.approx(0.4)
+    assert (attacker.least.item(), attacker.most.item()) == (-2.0, 2.0)

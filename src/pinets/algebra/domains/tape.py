@@ -133,7 +133,7 @@ def _transpose(function: Callable[..., Tensor], at: Sequence[Tensor], position: 
         return function(*at[:position], x, *at[position + 1 :])
 
     def transposed(slopes: Tensor) -> Tensor:
-        _, pull = torch.func.vjp(alone, at[position])
+        pull = torch.func.vjp(alone, at[position])[1]
         found: Tensor = torch.vmap(lambda slope: pull(slope)[0])(slopes)
         return found
 
