@@ -10,18 +10,26 @@ from sklearn.preprocessing import StandardScaler
 from pinets import expand
 from pinets.estimators import PolynomialNetRegressor
 
-X, y = load_diabetes(return_X_y=True)
-X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
-pipeline = make_pipeline(StandardScaler(), PolynomialNetRegressor(random_state=0))
-search = GridSearchCV(pipeline, {"polynomialnetregressor__weight_decay": [1.0, 3.0]}, cv=2).fit(X_train, y_train)
-score = search.score(X_test, y_test)
-print(f"{search.best_params_}, R² {score:.3f}")
-assert score > 0.2
 
-rng = np.random.default_rng(0)
-area = rng.uniform(0, 10, size=(500, 3))
-price = 3 + 2 * area[:, 0] - 0.5 * area[:, 1] * area[:, 2]
-regressor = PolynomialNetRegressor(order=2, weight_decay=0, random_state=0).fit(area, price)
-top = expand(regressor.to_polynomial(), torch.tensor(area[:1])).top(3)
-print([(term.indices, round(term.coefficient, 2)) for term in top])
-assert {tuple(term.indices) for term in top} == {(), (0,), (1, 2)}
+def search():
+    X, y = load_diabetes(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), PolynomialNetRegressor(random_state=0))
+    found = GridSearchCV(pipeline, {"polynomialnetregressor__weight_decay": [1.0, 3.0]}, cv=2).fit(X_train, y_train)
+    score = found.score(X_test, y_test)
+    print(f"{found.best_params_}, R² {score:.3f}")
+    assert score > 0.2
+
+
+def read():
+    table = np.random.default_rng(0).uniform(0, 10, size=(500, 3))
+    price = 3 + 2 * table[:, 0] - 0.5 * table[:, 1] * table[:, 2]
+    regressor = PolynomialNetRegressor(order=2, weight_decay=0, random_state=0).fit(table, price)
+    top = expand(regressor.to_polynomial(), torch.tensor(table[:1])).top(2)
+    print([(term.indices, round(term.coefficient, 2)) for term in top])
+    assert {tuple(term.indices) for term in top} == {(0,), (1, 2)}
+
+
+if __name__ == "__main__":
+    search()
+    read()
