@@ -107,6 +107,7 @@ def _unplanned(circuit: Circuit, image: torch.Tensor, ring: int, keep: bool) -> 
         check_weights=weights,
         rotations=tuple(sorted(counted.rotations)),
         proven=False,
+        covers="inputs",
         headroom_bits=0.0,
         largest_output=1.0,
         deviation=1.0,

@@ -62,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--packing", choices=["latency", "throughput", "grid"], default="latency", help="(default: latency)"
     )
+    parser.add_argument("--room", choices=["range", "inputs"], default="range", help="as of pinets encrypt plan")
     parser.add_argument("--ring", type=positive, help="this ring size, instead of the smallest that works")
     parser.add_argument("--workers", type=positive, help="processes (default: one for each core)")
     parser.add_argument("--data", metavar="DIR", help="where datasets are (default: $PINETS_DATA)")
@@ -69,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def rows(args: argparse.Namespace) -> Iterator[Row]:
     """One row for each run."""
-    options = {"packing": args.packing} | ({"rings": (args.ring,)} if args.ring else {})
+    options = {"packing": args.packing, "room": args.room} | ({"rings": (args.ring,)} if args.ring else {})
     for path in args.runs:
         case = read_case(Path(path), args.images, args.data)
         yield measure(case, workers=worker_count(args.workers), peer_images=args.peer_images, options=options)

@@ -11,7 +11,16 @@ import pytest
 import torch
 
 from pinets import CCP, NCP
-from pinets.encrypted import Client, RangeWarning, Server, compile_network, make_keys, make_plan, plan_network
+from pinets.encrypted import (
+    Client,
+    PlanError,
+    RangeWarning,
+    Server,
+    compile_network,
+    make_keys,
+    make_plan,
+    plan_network,
+)
 from pinets.encrypted.planner import check_weights
 from pinets.encrypted.reach import SEARCH_MARGIN, proven_reach, searched_reach
 
@@ -129,3 +138,17 @@ def test_a_plan_for_which_the_proof_is_too_loose_says_so():
     assert "with a margin of 2 bits, not proven" in str(plan)
     largest = float(network(ascend(network, plan.low, plan.high, 200)).abs().max())
     assert largest <= plan.output_bound / 2  # half of the margin is left
+
+
+def test_room_for_typical_inputs_alone():
+    torch.manual_seed(0)
+    network = CCP(200, 2, rank=8, order=16).double().requires_grad_(False)
+    calibration = 2 * torch.rand(64, 200, dtype=torch.float64) - 1
+    options = {"packing": "latency", **SMALL, "rings": (4096,), "precision": 1e-3}
+    plan, circuit = plan_network(network, calibration, room="inputs", **options)
+    assert (plan.proven, plan.covers) == (False, "inputs")
+    assert "2^20 times those of the calibration inputs; other inputs in the range may exceed it" in str(plan)
+    largest = float(circuit.with_check(plan.check_weights)(calibration).abs().max())
+    assert largest * 2**20 <= plan.output_bound <= largest * 2**22
+    with pytest.raises(PlanError, match="a proof is about every input in the range"):
+        plan_network(network, calibration, room="inputs", proof=True, **options)

@@ -93,6 +93,12 @@ def _add_planning(parser: Parser, inputs: str) -> None:
     )
     parser.add_argument("--ring", type=positive, help="this ring size, instead of the smallest that works")
     parser.add_argument(
+        "--room",
+        choices=["range", "inputs"],
+        default="range",
+        help="numbers must fit for every input in the range, or for typical inputs with a margin (default: range)",
+    )
+    parser.add_argument(
         "--prove",
         action="store_true",
         help="accept only what is proven to fit, and bound the deviation, for every input",
@@ -128,7 +134,7 @@ def _write(plan: Plan, circuit: Circuit, preparation: Preparation, folder: Path)
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     """The options of the planner."""
     rings = {"rings": (args.ring,)} if args.ring else {}
-    return {"packing": args.packing, "precision": args.precision, "proof": args.prove, **rings}
+    return {"packing": args.packing, "precision": args.precision, "proof": args.prove, "room": args.room, **rings}
 
 
 def _source(args: argparse.Namespace) -> tuple[Source, Preparation]:

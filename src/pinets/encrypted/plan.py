@@ -38,7 +38,16 @@ FORMAT = 4  # of the plan's file
 
 # Measured or simulated: these differ from one planning to the next, and nothing is computed from them.
 _EXPECTATIONS = (
-    *("proven", "headroom_bits", "largest_output", "deviation", "proven_deviation", "check_tolerance", "seconds"),
+    *(
+        "proven",
+        "covers",
+        "headroom_bits",
+        "largest_output",
+        "deviation",
+        "proven_deviation",
+        "check_tolerance",
+        "seconds",
+    ),
     *("key_bytes", "weight_bytes", "ciphertext_bytes"),
 )
 
@@ -174,6 +183,7 @@ class Plan:
         rotations: The rotation steps, each of which has a key.
         proven: Whether all numbers fit for every input from ``low`` to ``high``. If not, a search with a margin found
             no input whose numbers do not fit.
+        covers: Whether numbers must fit for every input in the range, or for the calibration inputs alone.
         headroom_bits: The bits by which the largest numbers over the range may grow before they no longer fit.
         largest_output: The largest output of the plain network on the calibration inputs.
         deviation: The largest difference of an output from the plain network's, estimated from samples.
@@ -201,6 +211,7 @@ class Plan:
     check_weights: tuple[tuple[float, ...], ...]
     rotations: tuple[int, ...]
     proven: bool
+    covers: Literal["range", "inputs"]
     headroom_bits: float
     largest_output: float
     deviation: float
@@ -329,6 +340,8 @@ class Plan:
         return "\n".join(f"{name:14} {text}" for name, text in rows)
 
     def _room(self) -> str:
+        if self.covers == "inputs":
+            return "2^20 times those of the calibration inputs; other inputs in the range may exceed it"
         if self.proven:
             return "proven to fit for every input in the range"
         return "found by gradient ascent over the range with a margin of 2 bits, not proven"

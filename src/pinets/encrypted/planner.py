@@ -34,7 +34,7 @@ from pinets.encrypted.plan import (
     in_units,
 )
 from pinets.encrypted.proof import prove
-from pinets.encrypted.reach import Reach, proven_reach, searched_reach
+from pinets.encrypted.reach import Reach, proven_reach, sampled_reach, searched_reach
 from pinets.encrypted.simulate import SimulatedEvaluator, largest_error, outputs_and_noise
 from pinets.encrypted.stencil import Stencil
 from pinets.encrypted.throughput import ThroughputProgram
@@ -45,6 +45,8 @@ _LEAST_SCALE = 24  # bits; a smaller scale drowns in noise
 _MOST_SCALE = 45
 _NOISIEST = 2  # simulated inputs, beside the one with the largest output
 _NOISE_DRAWS = 8
+_HINT = "; room for the calibration inputs alone (--room inputs) leaves more bits for precision"
+_SAMPLED = 256  # calibration inputs whose numbers must fit, if not those of every input in the range
 _GRID_DRAWS = 2  # a draw of a large network takes seconds
 _MOST_CALIBRATION = 2**25  # entries of all values, for all inputs that the hardest are chosen from
 _TOLERANCE = 2.0**-14  # of the modulus: a check value that differs by more reveals an overflow
@@ -78,6 +80,7 @@ def make_plan(
     memory: int | None = None,
     estimate_time: bool = True,
     proof: bool = False,
+    room: Literal["range", "inputs"] = "range",
 ) -> Plan:
     """Find the smallest parameters that meet a precision.
 
@@ -95,7 +98,12 @@ def make_plan(
         estimate_time: Whether to measure SEAL for a moment to predict the time.
         proof: Whether to accept only a plan in which nothing can overflow for any input in the range, with a proven
             bound for the deviation; see :mod:`pinets.encrypted.proof`.
+        room: ``"range"``: all numbers must fit for every input in the range of the calibration inputs. ``"inputs"``:
+            for the calibration inputs alone, with a margin of 20 bits; networks of high degree need that, since some
+            input in the range, unlike any image, makes their numbers explode.
     """
+    if proof and room == "inputs":
+        raise PlanError("a proof is about every input in the range, not about room for the calibration inputs alone")
     if not 0 < precision < math.inf:
         raise PlanError(f"the precision must be positive, got {precision}")
     if not insecure and (strange := [ring for ring in rings if ring not in RINGS]):
@@ -105,11 +113,12 @@ def make_plan(
         kinds = (*kinds, "grid")
     memory = available_memory() if memory is None else memory
     question = _ask(circuit, calibration, precision)
+    reaches = ("sampled",) if room == "inputs" else ("proven",) if proof else ("proven", "searched")
     reasons: list[str] = []
     found: list[Plan] = []
     for kind in kinds:
         try:
-            trial = _smallest(question, kind, rings, insecure, proof)
+            trial = _smallest(question, kind, rings, insecure, reaches, proof)
             plan = trial.plan
             if estimate_time and (costs := measure_costs(plan.parameters)) is not None:
                 kept = plan.keeps_weights(memory)
@@ -157,6 +166,10 @@ class _Question:
     @cached_property
     def proven(self) -> Reach:
         return proven_reach(self.circuit, self.low, self.high, self.largest)
+
+    @cached_property
+    def sampled(self) -> Reach:
+        return sampled_reach(self.circuit, self.inputs[:: -(-len(self.inputs) // _SAMPLED)])
 
     @cached_property
     def searched(self) -> Reach:
@@ -220,15 +233,17 @@ def _require_memory(plan: Plan, memory: int) -> None:
         )
 
 
-def _smallest(question: _Question, packing: Packing, rings: Sequence[int], insecure: bool, proof: bool) -> _Trial:
+def _smallest(
+    question: _Question, packing: Packing, rings: Sequence[int], insecure: bool, reaches: Sequence[str], proof: bool
+) -> _Trial:
     """The plan in the smallest ring that is precise enough; in that ring, one that is proven if there is one."""
     best: _Trial | None = None
     reason = ""
     for ring in rings:
-        for proven in (True,) if proof else (True, False):
+        for name in reaches:
             for parameters in _candidates(ring, question.circuit.depth, insecure):
                 try:
-                    trial = _try(question, parameters, packing, question.proven if proven else question.searched)
+                    trial = _try(question, parameters, packing, getattr(question, name))
                     trial = _proven(question, trial) if proof else trial
                 except PlanError as error:
                     reason = str(error)
@@ -243,6 +258,7 @@ def _smallest(question: _Question, packing: Packing, rings: Sequence[int], insec
         raise PlanError(
             f"a precision of {question.precision:.1e} is out of reach: the nearest is "
             f"{best.plan.relative_deviation:.1e}, in a ring of {best.plan.parameters.ring}"
+            f"{_HINT if 'searched' in reaches else ''}"
         )
     raise PlanError(reason or _too_deep(question.circuit.depth, max(rings)))
 
@@ -377,6 +393,7 @@ def _try(question: _Question, parameters: Parameters, packing: Packing, reach: R
         check_weights=question.check_weights,
         rotations=tuple(sorted(evaluator.rotations)),
         proven=reach.proven,
+        covers=reach.covers,
         headroom_bits=headroom,
         largest_output=question.largest,
         deviation=deviation,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +17,12 @@ from pinets.algebra import TooLargeError, bounds
 from pinets.encrypted.circuit import Affine, Circuit, Leaf, Tree
 from pinets.encrypted.stencil import apply, magnitudes
 
-__all__ = ["SEARCH_MARGIN", "Reach", "proven_reach", "searched_reach"]
+__all__ = ["INPUT_MARGIN", "SEARCH_MARGIN", "Reach", "proven_reach", "sampled_reach", "searched_reach"]
 
 SEARCH_MARGIN = 2.0  # bits of room beyond the largest numbers that the search finds
+INPUT_MARGIN = 20.0  # bits of room beyond the largest numbers of given inputs
 _SLACK = 1.01  # covers rounding in double precision, and noise
+_CHUNK = 64  # inputs at once
 _LARGEST = 2**22  # entries of a matrix up to which `bounds` is tried; it takes seconds
 _TIGHT = 8.0  # times the largest known output: `bounds` is not tried where interval arithmetic comes so near
 _STARTS, _STEPS = 240, 60  # inputs that climb at once
@@ -35,11 +38,13 @@ class Reach:
         output: The largest output.
         inner: The largest number inside the circuit, by the number of levels spent when it is known.
         proven: Whether this holds for every input, or was searched for.
+        covers: Whether it is about every input in the range, or about given inputs alone.
     """
 
     output: float
     inner: dict[int, float]
     proven: bool
+    covers: Literal["range", "inputs"] = "range"
 
 
 def proven_reach(circuit: Circuit, low: float, high: float, known: float = 0.0) -> Reach:
@@ -76,6 +81,17 @@ def searched_reach(circuit: Circuit, low: float, high: float, starts: Tensor) ->
     output, inner = _propagate(circuit, found, found)
     grown = 2.0**SEARCH_MARGIN
     return Reach(grown * output, {spent: grown * size for spent, size in inner.items()}, proven=False)
+
+
+def sampled_reach(circuit: Circuit, inputs: Tensor) -> Reach:
+    """The largest numbers of the given inputs, times ``2 ** INPUT_MARGIN``; other inputs may exceed them."""
+    output, inner = 0.0, dict[int, float]()
+    for some in inputs.split(_CHUNK):
+        largest, sizes = _propagate(circuit, some, some)
+        output = max(output, largest)
+        inner = {spent: max(size, inner.get(spent, 0.0)) for spent, size in sizes.items()}
+    grown = 2.0**INPUT_MARGIN
+    return Reach(grown * output, {spent: grown * size for spent, size in inner.items()}, proven=False, covers="inputs")
 
 
 class _AsModule(nn.Module):
