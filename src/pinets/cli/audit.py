@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
     for row in audit(chosen):
         print(f"{row.network.name}: {'yes' if row.certificate.polynomial else 'no'}", file=sys.stderr)
         rows.append(row)
-    if args.out:
-        write_bytes(Path(args.out), page(rows).encode())
-    else:
+        if args.out:  # after each, since large networks take minutes
+            write_bytes(Path(args.out), page(rows).encode())
+    if not args.out:
         print(table(rows), end="")
     return 0

@@ -32,10 +32,12 @@ pinets audit --out docs/audit.md
 *Polynomial*: whether the network, or the part of it that is built, is one at inference, with its exact degree; long
 degrees as powers. *In the way*: the operations that break it. *Multiplications*: in convolutions and matrix products,
 for one input. *What the norm costs*: accuracy lost, as the papers report it, when the norm is replaced by one that is
-affine at inference. Scales that start at 0 are switched on, since they would hide the products of a fresh network.
+affine at inference. Networks for 224 pixels are certified at 64, where they have the same layers. Scales that start at
+0 are switched on, since they would hide the products of a fresh network.
 
-Of R-PolyNets and PDC one block is built with the norms they were published with (80 % instance norm). D-PolyNets have
-the norms of R-PolyNets and reuse earlier products; they are not built here.
+Of R-PolyNets one block is built with the norms they were published with (80 % instance norm in the branch). The norms
+of PDC are not known to us: those of R-PolyNets are assumed. D-PolyNets, which reuse earlier products, are not
+built here.
 """
 
 
@@ -45,42 +47,58 @@ class Network:
 
     Attributes:
         name: What the literature calls it.
-        build: Builds it, or a block of it.
+        build: Builds it, or a block of it, for inputs of a height and width.
         shape: Of one input.
         part: What is built, in words.
         norm_cost: What replacing its norm by one that keeps the polynomial costs, from the papers.
+        certified_at: Height and width that it is certified at; that of ``shape`` if left out. The layers are the same.
     """
 
     name: str
-    build: Callable[[], nn.Module]
+    build: Callable[[int], nn.Module]
     shape: tuple[int, ...]
     part: str
     norm_cost: str = "not published"
+    certified_at: int | None = None
 
 
-def _registered(name: str, network: str, shape: tuple[int, ...], norm_cost: str = "not published") -> Network:
-    return Network(name, partial(create_model, network), shape, f"the whole network, `{network}`", norm_cost)
+def _registered(
+    name: str, network: str, side: int, norm_cost: str = "not published", *, sized: bool = False
+) -> Network:
+    """A registered network; one that is ``sized`` has weights for each pixel, and takes the size as an argument."""
+
+    def build(height: int) -> nn.Module:
+        return create_model(network, **({"image_size": height} if sized else {}))
+
+    part = f"the whole network, `{network}`"
+    return Network(name, build, (3, side, side), part, norm_cost, certified_at=min(side, _SMALL_SIDE))
 
 
+def _part(name: str, build: Callable[[], nn.Module], shape: tuple[int, ...], part: str, norm_cost: str) -> Network:
+    return Network(name, lambda _: build(), shape, part, norm_cost)
+
+
+_SMALL_SIDE = 64
 _MAP = (8, 8, 8)
+_NONE = "not published"
+_BILINEAR = "the published one has an RMS norm before it, which is not a polynomial"
 NETWORKS = (
-    _registered("PiNet-18, no activation", "pinet18", (3, 224, 224), "none needed: only max-pooling is in the way"),
-    _registered("Prodpoly-ResNet18", "prodpoly_resnet18_cifar", (3, 32, 32)),
-    Network("R-PolyNets", partial(literature.RPolyBlock, 8), _MAP, "one block"),
-    Network("R-PolyNets, batch norm", partial(literature.RPolyBlock, 8, nn.BatchNorm2d), _MAP, "one block"),
-    Network("PDC", partial(literature.PDCBlock, 8), _MAP, "one block"),
-    _registered("MONet-T", "monet_t", (3, 224, 224)),
-    _registered("MONet-T, batch norm", "monet_t_bn", (3, 224, 224)),
-    _registered("PolyNeXt-T", "polynext_t", (3, 224, 224), "1.9 points on ImageNet (80.2 to 78.3)"),
-    _registered("PolyNeXt-T, batch norm", "polynext_t_bn", (3, 224, 224)),
-    _registered("PolyNeXt-T, attention", "apolynext_t", (3, 224, 224), "2.9 points on ImageNet (80.9 to 78.0)"),
-    _registered("PolyNeXt-T, attention, batch norm", "apolynext_t_bn", (3, 224, 224)),
-    Network("quadratic network", partial(literature.QuadraticLayer, 16, 16), (16,), "one layer", "has no norm"),
-    Network("bilinear MLP", partial(literature.BilinearLayer, 16, 32), (16,), "one layer without its norm",
-            "the published one has an RMS norm before it, which is not a polynomial"),
-    _registered("polynomial ResNet of pinets", "polynomial_resnet_cifar", (3, 32, 32), "has batch norm"),
-    _registered("strict network of pinets", "strict_convnet", (3, 32, 32), "has batch norm"),
-)  # fmt: skip
+    _part("R-PolyNets", partial(literature.RPolyBlock, 8), _MAP, "one block", _NONE),
+    _part("R-PolyNets, batch norm", partial(literature.RPolyBlock, 8, nn.BatchNorm2d), _MAP, "one block", _NONE),
+    _part("PDC", partial(literature.PDCBlock, 8), _MAP, "one block, norms assumed", _NONE),
+    _part("quadratic network", partial(literature.QuadraticLayer, 16, 16), (16,), "one layer", "has no norm"),
+    _part("bilinear MLP", partial(literature.BilinearLayer, 16, 32), (16,), "one layer without its norm", _BILINEAR),
+    _registered("strict network of pinets", "strict_convnet", 32, "has batch norm"),
+    _registered("PiNet-18, no activation", "pinet18", 224, "has batch norm"),
+    _registered("Prodpoly-ResNet18", "prodpoly_resnet18_cifar", 32),
+    _registered("polynomial ResNet of pinets", "polynomial_resnet_cifar", 32, "has batch norm"),
+    _registered("PolyNeXt-T", "polynext_t", 224, "1.9 points on ImageNet (80.2 to 78.3)", sized=True),
+    _registered("PolyNeXt-T, batch norm", "polynext_t_bn", 224, sized=True),
+    _registered("MONet-T", "monet_t", 224),
+    _registered("MONet-T, batch norm", "monet_t_bn", 224),
+    _registered("PolyNeXt-T, attention", "apolynext_t", 224, "2.9 points on ImageNet (80.9 to 78.0)", sized=True),
+    _registered("PolyNeXt-T, attention, batch norm", "apolynext_t_bn", 224, sized=True),
+)
 
 
 @dataclass(frozen=True)
@@ -109,10 +127,11 @@ class Audited:
 def audit(networks: tuple[Network, ...] = NETWORKS) -> Iterator[Audited]:
     """Build and certify networks, one after the other."""
     for entry in networks:
+        side = entry.certified_at
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            network = entry.build().eval()
-            example = torch.randn(1, *entry.shape)
+            network = entry.build(side or 0).eval()
+            example = torch.randn(1, *(entry.shape if side is None else (entry.shape[0], side, side)))
         _switch_products_on(network)
         try:
             certificate = certify(network, example)
@@ -120,10 +139,10 @@ def audit(networks: tuple[Network, ...] = NETWORKS) -> Iterator[Audited]:
             certificate = Certificate(False, None, error.violations)
         counter = FlopCounterMode(display=False)
         with torch.device("meta"):
-            shadow = entry.build().eval()
+            whole = entry.build(entry.shape[-1]).eval()
             with counter:
-                shadow(torch.empty(1, *entry.shape))
-        count = sum(parameter.numel() for parameter in network.parameters())
+                whole(torch.empty(1, *entry.shape))
+        count = sum(parameter.numel() for parameter in whole.parameters())
         yield Audited(entry, certificate, count, counter.get_total_flops() // 2)
 
 
