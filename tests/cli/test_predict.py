@@ -49,6 +49,7 @@ def test_folders_tables_and_json(tiny_run, digit, tmp_path, capsys):
     assert sum(row["scores"].values()) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_exported_files_answer_as_the_run_does(tiny_run, digit, tmp_path):
     pytest.importorskip("onnxscript")
     run, path = tiny_run[0], digit[0]

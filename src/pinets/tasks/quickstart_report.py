@@ -98,7 +98,7 @@ def _accuracy_against_order(outcomes: Sequence[Outcome], family: Sequence[Outcom
         axes.axhline(100 * outcome.mean, color="#7a7f8c", linestyle=style, label=outcome.contender.name)
     axes.set_xticks(sorted({outcome.contender.order or 0 for outcome in family}))
     tidy(axes, x="order of the polynomial", y="test accuracy (%)")
-    axes.legend(frameon=False, ncols=5, loc="lower right", fontsize=9)
+    figure.legend(frameon=False, ncols=5, loc="outside upper center", fontsize=9)  # inside, it would hide a line
     return figure_svg(
         figure,
         "Order 1 is a linear model; every order beyond multiplies by the input once more. Bars show one standard "
