@@ -7,6 +7,8 @@ from torch.nn import functional as F
 
 from pinets import CCP, NCP, NCPSkip, PowerSum, certify
 from pinets.algebra import Certificate, NotPolynomialError, orders
+from pinets.algebra._certify import _same_form
+from pinets.algebra.domains.leading import Leading
 from pinets.testing import assert_polynomial
 
 CONV = partial(nn.Conv2d, kernel_size=3, padding=1)
@@ -441,3 +443,6 @@ def test_a_long_degree_is_also_shown_as_a_power():
     assert str(Certificate(True, 2**70, bound=2**70)).splitlines()[0] == f"a polynomial of degree {2**70} = 2^70"
     assert str(Certificate(True, None, bound=3 * 2**20)) == f"a polynomial of degree at most {3 * 2**20} = 3·2^20"
     assert str(Certificate(True, 256, bound=256)) == "a polynomial of degree 256"
+    form = torch.ones(1)  # values that no float can compare differ
+    assert not _same_form([Leading(3, form)], [Leading(3, form, exponent=5000)], 3)
+    assert not _same_form([Leading(2**1100, form)], [Leading(2**1100, form)], 2**1100)

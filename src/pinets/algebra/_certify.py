@@ -28,6 +28,7 @@ _ALONG_LINE = 1e-6  # largest deviation from a polynomial along a line, as part 
 _LEBESGUE = 4.0  # how much interpolation at 33 points can enlarge errors at these points
 _LINE_DEGREES = 32  # higher degrees need too many evaluations along the line
 _SERIES_DEGREES = 64
+_FAR_APART = 1000  # binary digits between two numbers that cannot be equal up to rounding
 _LONG = 10_000  # a degree from here on is also shown as a power
 
 
@@ -190,10 +191,12 @@ def _series_forms(graph: Graph, point: list[Tensor], bound: int) -> list[Series]
 
 def _same_form(first: list[Leading], second: list[Leading], bound: int) -> bool:
     """Whether some output has terms of the full degree, which scale as rounding errors do not."""
+    if bound.bit_length() > _FAR_APART:  # more than a float can hold
+        return False
     for a, b in zip(first, second, strict=True):
         if a.degree == b.degree == bound:
-            scale = 2.0 ** (b.exponent - a.exponent - bound * math.log2(_LAMBDA))
-            if _agree(a.form, b.form * scale):
+            apart = b.exponent - a.exponent - bound * math.log2(_LAMBDA)
+            if abs(apart) < _FAR_APART and _agree(a.form, b.form * 2.0**apart):
                 return True
     return False
 

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from pinets.algebra import Certificate, TraceError, certify
 from pinets.algebra._certify import as_power
 from pinets.models import literature
-from pinets.models.registry import create_model
+from pinets.models.registry import build_model
 from pinets.models.residual import Scale
 
 __all__ = ["NETWORKS", "Audited", "Network", "audit", "page", "table"]
@@ -68,7 +68,7 @@ def _registered(
     """A registered network; one that is ``sized`` has weights for each pixel, and takes the size as an argument."""
 
     def build(height: int) -> nn.Module:
-        return create_model(network, **({"image_size": height} if sized else {}))
+        return build_model(network, **({"image_size": height} if sized else {}))
 
     part = f"the whole network, `{network}`"
     return Network(name, build, (3, side, side), part, norm_cost, certified_at=min(side, _SMALL_SIDE))
