@@ -4,7 +4,6 @@ Nothing is planned: the modulus is the largest that is 128-bit secure. The secon
 encodes the weights for each image, or with `--keep` for the first alone ("weights GB" is what it keeps).
 
 Example:
-  python -m benchmarks colour
   python -m benchmarks colour --widths 32,64,128,256
 """
 

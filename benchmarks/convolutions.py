@@ -5,7 +5,7 @@ Two blocks of 3x3 convolutions on an 8x8 image, with random weights. The widest 
 finds in it (``reached``). A sound bound is at least as wide as what is reached.
 
 Example:
-  python -m benchmarks convolutions
+  python -m benchmarks convolutions --threads 1
 """
 
 from __future__ import annotations

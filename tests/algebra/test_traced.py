@@ -34,7 +34,7 @@ class Function(nn.Module):
 
 
 def test_a_traced_network_answers_as_the_module_does(monkeypatch):
-    model, z = NCP(3, 2, rank=4, order=3), torch.randn(1, 3)
+    model, z = NCP(3, 2, rank=4, order=3), 2 * torch.rand(1, 3) - 1
     box = ball(z, 0.1)
     questions = {
         "certify": lambda network: certify(network, z),

@@ -33,7 +33,7 @@ def test_names_are_drawn_as_they_are(runs, tmp_path, name):
     run.recipe_file.write_text(json.dumps({**run.recipe(), "name": name}))
     rows = [{"split": "validation", "step": epoch, "epoch": epoch, name: 1e9 * epoch} for epoch in (1, 2)]
     run.metrics_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    write_report(group_runs([run.path]), tmp_path / "report.html")
+    write_report(group_runs([run.path, runs / "baseline-small"]), tmp_path / "report.html")
     page = html.unescape((tmp_path / "report.html").read_text())
     assert f"<!-- {name}-small -->" in page  # matplotlib's comment at the glyphs of the legend
 

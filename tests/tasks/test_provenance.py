@@ -14,6 +14,7 @@ from pinets import tasks as recipes
 from pinets.cli import main
 from pinets.data import MissingDataError
 from pinets.data.formats.images import encode_png
+from pinets.engine.trained import TrainedRun
 
 OWN = [
     *("data.name=image_folder", "data.classes=2", "data.validation=0.2", "data.size=32", "data.flip=no"),
@@ -54,7 +55,8 @@ def test_other_classes_are_refused_when_a_run_is_evaluated_or_used(run, folder, 
     with pytest.raises(ValueError, match="trained on other data: classes have 'dogs' where the run knows 'cats'"):
         recipes.evaluate(run.path, data_dir=folder)
     with pytest.raises(ValueError, match="trained on other data"):
-        _ = resolve(run.path, data_dir=folder).classes
+        _ = TrainedRun(run.path, folder).data
+    assert resolve(run.path, data_dir=folder).classes == ("cats", "dogs")  # as the run noted them
 
 
 def test_the_data_are_found_where_they_were(run, folder, tmp_path, monkeypatch):

@@ -70,7 +70,7 @@ def as_power(degree: int) -> str:
     """A degree; a long one as a power of two, times an odd number where that is short, else about.
 
     >>> as_power(16), as_power(2**40), as_power(5 * 2**60), as_power(3**60)
-    ('16', '2^40', '5·2^60', 'about 10^28')
+    ('16', '2^40', '5·2^60', 'about 10^28.6')
     """
     if degree < _LONG:
         return str(degree)
@@ -78,7 +78,7 @@ def as_power(degree: int) -> str:
     odd = degree >> twos
     if odd < _LONG:
         return f"2^{twos}" if odd == 1 else f"{odd}·2^{twos}"
-    return f"about 10^{math.log10(degree):.0f}"
+    return f"about 10^{math.log10(degree):.1f}"
 
 
 def certify(model: nn.Module | Traced, example: Inputs | None = None) -> Certificate:

@@ -201,7 +201,7 @@ def integrated_gradients(model: nn.Module, z: Tensor, baseline: Tensor) -> Tenso
 
     Example:
         >>> from pinets import PowerSum
-        >>> integrated_gradients(PowerSum(3), torch.tensor([[2.0]]), torch.zeros(1))
+        >>> integrated_gradients(PowerSum(3), torch.tensor([[2.0]]), torch.zeros(1)).round(decimals=9)
         tensor([[[14.]]], dtype=torch.float64)
     """
     (rows,) = check_inputs(z)

@@ -191,8 +191,8 @@ def baby_steps(needed: set[int], keys: set[int], slots: int) -> dict[int, Rotati
 
     >>> keys = {1}
     >>> baby_steps({0, 1, 2, 8, 9, 10}, keys, 16), keys
-    ({1: Rotation(start=0, step=1), 2: Rotation(start=1, step=1), 8: Rotation(start=0, step=8), 9: Rotation(start=8, \
-step=1), 10: Rotation(start=9, step=1)}, {8, 1})
+    ({1: Rotation(start=0, step=1), 2: Rotation(start=1, step=1), 8: Rotation(start=2, step=6), 9: Rotation(start=8, \
+step=1), 10: Rotation(start=9, step=1)}, {1, 6})
     """
     made: dict[int, Rotation] = {}
     missing = {step for step in needed if step % slots}

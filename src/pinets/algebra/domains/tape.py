@@ -109,7 +109,7 @@ class TapeDomain(Domain):
             if slope is None:
                 continue
             fresh = record.result.fresh
-            total = total + (slope.size * fresh).flatten(1).sum(1) * (1 + _OURS.gamma(fresh.numel()))
+            total = total + (slope.size * fresh).reshape(len(slopes), -1).sum(1) * (1 + _OURS.gamma(fresh.numel()))
             for position, operand in enumerate(record.operands):
                 if operand.number is None:
                     continue
