@@ -25,11 +25,11 @@ def add_parser(verbs: Verbs) -> None:
         summary="prove or refute that a classifier keeps its class all around inputs",
         details=(
             "For every input that the network classifies correctly, the ball of radius --eps around it is decided:\n"
-            "proven, refuted by a counterexample, or open where the time does not suffice. For a run, the inputs are\n"
-            "its test data; for another MODEL they come from --inputs and --labels.\n\n" + MODEL_HELP
+            "proven, refuted by a counterexample, or open where the time does not suffice. For a run or weights, the inputs\n"
+            "are the test data; for another MODEL they come from --inputs and --labels.\n\n" + MODEL_HELP
         ),
         example="""
-            pinets verify runs/mnist_ccp4_robust --eps 0.1 --images 100
+            pinets verify mnist_ccp2_robust --eps 0.1 --images 100
             pinets verify digits.safetensors --inputs x.npy --labels y.npy --eps 0.01 --range 0,1 --out verdicts.jsonl
         """,
     )
@@ -103,8 +103,8 @@ def _read(args: argparse.Namespace, found: Resolved) -> tuple[Tensor, Tensor, Te
 
     parameter = next(found.network.parameters())
     if args.inputs is None and args.labels is None:
-        if found.run is None or not hasattr(found.data, "read"):
-            raise UsageError("--inputs and --labels name the inputs of a MODEL that is not the run of a classifier")
+        if not hasattr(found.data, "read"):
+            raise UsageError("--inputs and --labels name the inputs of a MODEL that is neither the run nor the weights of a classifier")
         inputs, labels = found.data.read("test", args.images)
         scale, limits = _pixels(found, inputs, args.range)
         lower, upper = (torch.empty(inputs.shape, dtype=torch.float64) for _ in range(2))
