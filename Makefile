@@ -1,7 +1,7 @@
 # Everything below sets itself up in an environment of its own (.venv) and leaves the system's Python alone.
 #
 #   make quickstart   train polynomial networks on handwritten digits, and write a report
-#   make demo         draw a digit in the browser and have it classified encrypted (needs npm; trains for a minute first)
+#   make demo         draw a digit in the browser and have it classified encrypted (needs npm)
 #   make test         lint, format, types, tests, doctests
 #   make verify       the heavier tests
 #   make test-all     the tests with every supported Python that is there (nox), and with the lowest versions
@@ -33,8 +33,7 @@ quickstart: $(FOR_TRAINING)
 
 demo: $(FOR_DEMO)
 	$(BIN)/python -m pinets.encrypted.service.wasm
-	$(BIN)/pinets train mnist_ccp4 --scale small --resume
-	$(BIN)/pinets encrypt serve runs/mnist_ccp4-small/seed-0
+	$(BIN)/pinets encrypt serve mnist_ccp4
 
 test: lint
 	$(PYTEST) -m "not slow"
