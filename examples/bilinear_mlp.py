@@ -1,6 +1,8 @@
-"""A bilinear MLP: choose two of a step's four slots, and the certificate says what you built.
+"""
+A bilinear MLP
+==============
 
-    python examples/bilinear_mlp.py
+Choose two of a step's four slots, and the certificate says what you built.
 
 A gated layer multiplies a gate by a value. Without the activation on the gate it is one step of a Π-net, so everything
 that pinets knows about polynomials applies: here the exact degree, and the eigenvectors of each output's interactions.

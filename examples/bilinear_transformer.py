@@ -1,6 +1,8 @@
-"""A transformer block that is a polynomial: attention without softmax, a gated layer without activation.
+"""
+A transformer block that is a polynomial
+========================================
 
-    python examples/bilinear_transformer.py
+Attention without softmax, and a gated layer without activation.
 
 Attention multiplies queries, keys and values: a polynomial of degree 3 once the softmax is gone. The gated layer is one
 step of a Π-net, of degree 2. Batch norm in place of layer norm is affine at inference. So the block has degree 6, and

@@ -25,8 +25,8 @@ def add_parser(verbs: Verbs) -> None:
         summary="prove or refute that a classifier keeps its class all around inputs",
         details=(
             "For every input that the network classifies correctly, the ball of radius --eps around it is decided:\n"
-            "proven, refuted by a counterexample, or open where the time does not suffice. For a run or weights, the inputs\n"
-            "are the test data; for another MODEL they come from --inputs and --labels.\n\n" + MODEL_HELP
+            "proven, refuted by a counterexample, or open where the time does not suffice. For a run or weights, the\n"
+            "inputs are the test data; for another MODEL they come from --inputs and --labels.\n\n" + MODEL_HELP
         ),
         example="""
             pinets verify mnist_ccp2_robust --eps 0.1 --images 100
@@ -104,7 +104,9 @@ def _read(args: argparse.Namespace, found: Resolved) -> tuple[Tensor, Tensor, Te
     parameter = next(found.network.parameters())
     if args.inputs is None and args.labels is None:
         if not hasattr(found.data, "read"):
-            raise UsageError("--inputs and --labels name the inputs of a MODEL that is neither the run nor the weights of a classifier")
+            raise UsageError(
+                "--inputs and --labels name the inputs of a MODEL that is no run and no weights of a classifier"
+            )
         inputs, labels = found.data.read("test", args.images)
         scale, limits = _pixels(found, inputs, args.range)
         lower, upper = (torch.empty(inputs.shape, dtype=torch.float64) for _ in range(2))
