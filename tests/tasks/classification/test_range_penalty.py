@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from math import log
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from pinets import create_model
 from pinets import tasks as recipes
 from pinets.engine import compile_networks, make_accelerator
 from pinets.engine.trained import TrainedRun
-from pinets.tasks.classification.range_penalty import LayerOutputs, RangePenalty, matching_layers
+from pinets.tasks.classification.range_penalty import Damage, LayerOutputs, RangePenalty, matching_layers
 
 TINY = ["model.widths=4,4", "epochs=1", "batch=20", "precision=no", "channels_last=no"]
 
@@ -18,7 +19,9 @@ TINY = ["model.widths=4,4", "epochs=1", "batch=20", "precision=no", "channels_la
 def test_the_penalty_is_its_formula_and_pulls_large_values_down():
     outputs = [torch.randn(4, 3).mul(5).requires_grad_(), torch.randn(2, 7).mul(5).requires_grad_()]
     penalty = RangePenalty(weight=0.3, limit=4.0).of(outputs)
-    by_hand = sum(sum(max(abs(float(v)) - 4, 0) ** 2 for v in y.detach().flatten()) / y.numel() for y in outputs)
+    by_hand = sum(
+        sum(log(1 + max(abs(float(v)) - 4, 0) ** 2) for v in y.detach().flatten()) / y.numel() for y in outputs
+    )
     assert float(penalty.detach()) == pytest.approx(0.3 * by_hand, rel=1e-5)
     penalty.backward()
     for y in outputs:
@@ -26,16 +29,46 @@ def test_the_penalty_is_its_formula_and_pulls_large_values_down():
         assert torch.equal(y.grad.sign(), torch.where(large, y.detach().sign(), 0))
 
 
-def test_outputs_are_kept_in_training_only():
+def test_outputs_are_kept_while_recording_only():
     network = create_model("strict_convnet", widths=(4, 4))
-    outputs = LayerOutputs(matching_layers(network, "blocks.*"))
+    layers = LayerOutputs(matching_layers(network, "blocks.*"))
     x = torch.randn(2, 3, 8, 8)
-    features = network.forward_features(x)
-    kept = outputs.take()
-    assert len(kept) == 2
-    assert torch.equal(kept[-1], features)
-    network.eval()(x)
-    assert outputs.take() == []
+    network(x)
+    with layers.recording() as outputs:
+        features = network.forward_features(x)
+    network(x)
+    assert len(outputs) == 2
+    assert torch.equal(outputs[-1], features)
+
+
+def test_damaged_pixels_stay_between_black_and_twice_white():
+    torch.manual_seed(0)
+    black, white = torch.tensor([-2.0, -1.0]).view(2, 1, 1), torch.tensor([2.0, 5.0]).view(2, 1, 1)
+    pixels = torch.rand(200, 2, 6, 6)
+    damaged = (Damage(black, white)(black + pixels * (white - black)) - black) / (white - black)
+    assert damaged.min() > -1e-6
+    assert 1.5 < damaged.max() < 2
+    likeness = torch.stack(
+        [torch.corrcoef(torch.stack([a.flatten(), b.flatten()]))[0, 1] for a, b in zip(pixels, damaged, strict=True)]
+    )
+    assert likeness.min() < -0.9  # a negative
+    assert likeness.max() > 0.9  # hardly any noise
+    assert (likeness.abs() < 0.3).sum() > 20  # mostly noise
+
+
+def test_damaged_images_are_penalised_and_leave_the_statistics_alone(cifar):
+    penalties, statistics = [], []
+    for share in (0, 0.5):
+        options = [*TINY, "range_penalty.limit=0.1", f"range_penalty.damaged={share}"]
+        recipe = recipes.get_recipe("cifar10_strict", "small", options)
+        accelerator, data = make_accelerator(), recipe.load(cifar)
+        task = recipe.build(data, accelerator)
+        recipe.prepare_training(task, data, accelerator)
+        penalties.append(float(task.train_step(next(iter(task.batches)))["range_penalty"]))
+        statistics.append(task.network.blocks[1].norm.running_mean)
+        assert task.network.training
+    assert penalties[1] > 1.2 * penalties[0]
+    assert torch.equal(*statistics)
 
 
 def test_a_pattern_does_not_reach_into_layers():

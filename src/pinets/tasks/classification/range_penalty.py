@@ -6,6 +6,8 @@ to product; a penalty on what the layers give does.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -15,58 +17,87 @@ from torch import Tensor, nn
 from pinets._nearest import did_you_mean
 from pinets.engine.optimization import require_range
 
-__all__ = ["LayerOutputs", "RangePenalty", "matching_layers"]
+__all__ = ["Damage", "LayerOutputs", "RangePenalty", "matching_layers"]
 
 
 @dataclass(frozen=True)
 class RangePenalty:
-    r"""Add :math:`w \sum_l \mathrm{mean}(\max(|y_l| - t, 0)^2)` to the loss, over layers :math:`l` with outputs y.
+    r"""Add :math:`w \sum_l \mathrm{mean}(\log(1 + \max(|y_l| - t, 0)^2))` to the loss, over layers l with outputs y.
+
+    The logarithm keeps a value that explodes from drowning the rest of the gradient.
 
     Args:
         weight: The factor w; 0 for no penalty.
         limit: The threshold t; values below it cost nothing.
         layers: Their names in the network; ``*`` stands for any part between two dots.
+        damaged: Share of each batch that also passes damaged (:class:`Damage`), as at inference, for the penalty alone.
     """
 
     weight: float = 0.3
     limit: float = 4.0
     layers: str = "blocks.*"
+    damaged: float = 0.0
 
     def __post_init__(self) -> None:
         require_range("weight", self.weight, at_least=0)
         require_range("limit", self.limit, at_least=0)
+        require_range("damaged", self.damaged, at_least=0, at_most=1)
 
     def of(self, outputs: list[Tensor]) -> Tensor:
         """The penalty for the outputs of all layers.
 
         >>> RangePenalty(weight=0.5, limit=4).of([torch.tensor([1.0, -6.0]), torch.tensor([7.0])])
-        tensor(5.5000)
+        tensor(1.5537)
         """
-        excess = [(output.float().abs() - self.limit).relu().square().mean() for output in outputs]
+        excess = [(output.float().abs() - self.limit).relu().square().log1p().mean() for output in outputs]
         return self.weight * torch.stack(excess).sum()
 
 
+@dataclass(frozen=True)
+class Damage:
+    """Images that are none: darker, up to twice as bright or turned into their negative, with any amount of noise.
+
+    Args:
+        black: Pixel 0 as the network sees it, one number per channel, of shape (channels, 1, 1).
+        white: Pixel 1.
+    """
+
+    black: Tensor
+    white: Tensor
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        black, white = self.black.to(inputs), self.white.to(inputs)
+        pixels = (inputs - black) / (white - black)
+        contrast, noise = inputs.new_empty(2, len(inputs), 1, 1, 1).uniform_()
+        contrast = 3 * contrast - 1  # from the negative to twice the image
+        pixels = contrast * pixels + (contrast < 0) + noise * torch.randn_like(inputs)
+        return black + pixels.clamp(torch.zeros_like(contrast), contrast.clamp(min=1)) * (white - black)
+
+
 class LayerOutputs:
-    """Keep what layers give in training mode until :meth:`take` is called.
+    """Keep what layers give while :meth:`recording`.
 
     Args:
         layers: The layers; a hook stays on each.
     """
 
     def __init__(self, layers: list[nn.Module]) -> None:
-        self._outputs: list[Tensor] = []
+        self._recorded: list[Tensor] | None = None
         for layer in layers:
             layer.register_forward_hook(self._keep)
 
     def _keep(self, layer: nn.Module, inputs: object, output: Tensor) -> None:
-        if layer.training:
-            self._outputs.append(output)
+        if self._recorded is not None:
+            self._recorded.append(output)
 
-    def take(self) -> list[Tensor]:
-        """The outputs since the last call, which are forgotten."""
-        outputs = list(self._outputs)
-        self._outputs.clear()
-        return outputs
+    @contextmanager
+    def recording(self) -> Iterator[list[Tensor]]:
+        """The list to which the layers' outputs are added."""
+        self._recorded = []
+        try:
+            yield self._recorded
+        finally:
+            self._recorded = None
 
 
 def matching_layers(network: nn.Module, pattern: str) -> list[nn.Module]:

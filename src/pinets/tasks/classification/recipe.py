@@ -46,7 +46,7 @@ from pinets.engine.randomness import seed_everything, seed_processes_apart
 from pinets.engine.recipe import InputInfo, Recipe, evaluation_batches
 from pinets.engine.task import Split
 from pinets.engine.values import to_json
-from pinets.tasks.classification.range_penalty import RangePenalty
+from pinets.tasks.classification.range_penalty import Damage, RangePenalty
 from pinets.tasks.classification.speech.augment import speech_features
 from pinets.tasks.classification.task import Attacker, Classification
 
@@ -217,10 +217,8 @@ class Robust:
 
     def attacker(self, normalize: Transform) -> Attacker:
         """The attack on normalised images."""
-        if not isinstance(normalize, Normalize):
-            raise ValueError(f"robust: eps is in pixels, and these inputs are no normalised images but {normalize}")
-        mean, std = (torch.tensor(value).view(-1, 1, 1) for value in (normalize.mean, normalize.std))
-        return Attacker(self.eps / std, -mean / std, (1 - mean) / std, self.steps)
+        black, white = _pixel_range(normalize, "robust")
+        return Attacker(self.eps * (white - black), black, white, self.steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,6 +298,8 @@ class ClassificationRecipe(Recipe):
                 data.splits, split, _EVALUATION_BATCH, data.evaluation, accelerator, prefetch=data.prefetch
             )
 
+        penalty = self.range_penalty
+        damaged = penalty is not None and penalty.damaged > 0
         task = Classification(
             network,
             samples=samples,
@@ -307,7 +307,8 @@ class ClassificationRecipe(Recipe):
             label_smoothing=self.label_smoothing,
             clip=self.clip,
             top_k=self.top_k,
-            range_penalty=self.range_penalty,
+            range_penalty=penalty,
+            damage=Damage(*_pixel_range(data.evaluation, "range_penalty.damaged")) if damaged else None,
             average=self.average,
             input_noise=self.input_noise,
             attacker=None if self.robust is None else self.robust.attacker(data.evaluation),
@@ -334,6 +335,14 @@ class ClassificationRecipe(Recipe):
         if not groups[True]:
             raise ValueError(f"gate_decay is {self.gate_decay}, and the network has no layers named gate")
         return [{"params": groups[False]}, {"params": groups[True], "weight_decay": self.gate_decay}]
+
+
+def _pixel_range(normalize: Transform, option: str) -> tuple[Tensor, Tensor]:
+    """Pixels 0 and 1 as a network of normalised images sees them, of shape (channels, 1, 1)."""
+    if not isinstance(normalize, Normalize):
+        raise ValueError(f"{option} is for normalised images, and these inputs are no such, but {normalize}")
+    mean, std = (torch.tensor(value).view(-1, 1, 1) for value in (normalize.mean, normalize.std))
+    return -mean / std, (1 - mean) / std
 
 
 def _network_mismatches(network: nn.Module, shape: tuple[int, ...], classes: int) -> list[str]:

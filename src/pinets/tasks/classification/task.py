@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from pinets.engine.task import Reduce, Split, Task, sum_over_processes, update
-from pinets.tasks.classification.range_penalty import LayerOutputs, RangePenalty, matching_layers
+from pinets.tasks.classification.range_penalty import Damage, LayerOutputs, RangePenalty, matching_layers
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -63,6 +63,7 @@ class Classification(Task):
         clip: Largest norm of the gradient; ``None`` for no limit.
         top_k: The accuracies to compute; schedules watch the first.
         range_penalty: Keeps the outputs of layers small; ``None`` for no penalty.
+        damage: Of the images that the penalty alone sees; needed where it asks for such.
         average: How much a step keeps of the moving average of the weights, which is then what is evaluated and saved
             as ``model``; 0 for none.
         input_noise: Standard deviation of the Gaussian noise added to training inputs.
@@ -79,12 +80,14 @@ class Classification(Task):
         clip: float | None = None,
         top_k: tuple[int, ...] = (1,),
         range_penalty: RangePenalty | None = None,
+        damage: Damage | None = None,
         average: float = 0.0,
         input_noise: float = 0.0,
         attacker: Attacker | None = None,
     ) -> None:
         self._average = _moving_average(network, average).to(accelerator.device) if average else None
         self._range_penalty = range_penalty
+        self._damage = damage
         if range_penalty is not None:  # after the copy above: the average has no hooks
             self._outputs = LayerOutputs(matching_layers(network, range_penalty.layers))
         self.network = accelerator.prepare(network)
@@ -110,17 +113,32 @@ class Classification(Task):
         self.network.train()
         logged = {}
         with self._accelerator.accumulate(self.network):
-            scores = self.network(inputs)
-            loss = F.cross_entropy(scores, labels, label_smoothing=self._label_smoothing)
-            if self._range_penalty is not None:
-                penalty = self._range_penalty.of(self._outputs.take())
+            if self._range_penalty is None:
+                scores, penalty = self.network(inputs), None
+            else:
+                scores, penalty = self._penalised(inputs, self._range_penalty)
                 logged = {"range_penalty": penalty.detach()}
+            loss = F.cross_entropy(scores, labels, label_smoothing=self._label_smoothing)
+            if penalty is not None:
                 loss = loss + penalty
             loss = update(loss, self.network, self.optimizers["model"], self._accelerator, clip=self._clip)
         if self._average is not None and self._accelerator.sync_gradients:
             self._average.update_parameters(self._accelerator.unwrap_model(self.network))
         right = (scores.detach().argmax(dim=1) == labels).float().mean()
         return {"loss": loss, "accuracy": right, **logged}
+
+    def _penalised(self, inputs: Tensor, penalty: RangePenalty) -> tuple[Tensor, Tensor]:
+        """The scores, and the penalty for the outputs of layers on the way."""
+        with self._outputs.recording() as outputs:
+            scores = self.network(inputs)
+        cost = penalty.of(outputs)
+        if self._damage is not None and (count := round(penalty.damaged * len(inputs))):
+            self.network.eval()  # what an image that is none gives at inference, and no part of the statistics
+            with self._outputs.recording() as outputs:
+                self.network(self._damage(inputs[:count]))
+            self.network.train()
+            cost = cost + penalty.of(outputs)
+        return scores, cost
 
     @torch.no_grad()
     def evaluate(self, split: Split) -> dict[str, float]:
