@@ -31,17 +31,21 @@ class RangePenalty:
         limit: The threshold t; values below it cost nothing.
         layers: Their names in the network; ``*`` stands for any part between two dots.
         damaged: Share of each batch that also passes damaged (:class:`Damage`), as at inference, for the penalty alone.
+        damaged_from: Share of the run after which that begins: at first the statistics of batch norm are too far
+            behind the weights.
     """
 
     weight: float = 0.3
     limit: float = 4.0
     layers: str = "blocks.*"
     damaged: float = 0.0
+    damaged_from: float = 0.5
 
     def __post_init__(self) -> None:
         require_range("weight", self.weight, at_least=0)
         require_range("limit", self.limit, at_least=0)
         require_range("damaged", self.damaged, at_least=0, at_most=1)
+        require_range("damaged_from", self.damaged_from, at_least=0, at_most=1)
 
     def of(self, outputs: list[Tensor]) -> Tensor:
         """The penalty for the outputs of all layers.

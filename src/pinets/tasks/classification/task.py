@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -102,6 +103,8 @@ class Classification(Task):
         self._top_k = top_k
         self._input_noise = input_noise
         self._attacker = attacker
+        self._updates = 0
+        self.steps = 1  # of the run
 
     def train_step(self, batch: Labelled) -> dict[str, Tensor]:
         inputs, labels = self._place(batch)
@@ -122,6 +125,7 @@ class Classification(Task):
             if penalty is not None:
                 loss = loss + penalty
             loss = update(loss, self.network, self.optimizers["model"], self._accelerator, clip=self._clip)
+        self._updates += self._accelerator.sync_gradients
         if self._average is not None and self._accelerator.sync_gradients:
             self._average.update_parameters(self._accelerator.unwrap_model(self.network))
         right = (scores.detach().argmax(dim=1) == labels).float().mean()
@@ -132,10 +136,10 @@ class Classification(Task):
         with self._outputs.recording() as outputs:
             scores = self.network(inputs)
         cost = penalty.of(outputs)
-        if self._damage is not None and (count := round(penalty.damaged * len(inputs))):
+        if self._damage is not None and self._updates >= penalty.damaged_from * self.steps:
             self.network.eval()  # what an image that is none gives at inference, and no part of the statistics
             with self._outputs.recording() as outputs:
-                self.network(self._damage(inputs[:count]))
+                self.network(self._damage(inputs[: math.ceil(penalty.damaged * len(inputs))]))
             self.network.train()
             cost = cost + penalty.of(outputs)
         return scores, cost
@@ -161,9 +165,11 @@ class Classification(Task):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        return {} if self._average is None else {"averaged": int(self._average.n_averaged)}
+        averaged = {} if self._average is None else {"averaged": int(self._average.n_averaged)}
+        return {"updates": self._updates, **averaged}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._updates = state["updates"]
         if self._average is not None:
             self._average.n_averaged.fill_(state["averaged"])
 
