@@ -6,12 +6,19 @@ from math import log
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from pinets import create_model
 from pinets import tasks as recipes
 from pinets.engine import compile_networks, make_accelerator
 from pinets.engine.trained import TrainedRun
-from pinets.tasks.classification.range_penalty import Damage, LayerOutputs, RangePenalty, matching_layers
+from pinets.tasks.classification.range_penalty import (
+    BatchStatistics,
+    Damage,
+    LayerOutputs,
+    RangePenalty,
+    matching_layers,
+)
 
 TINY = ["model.widths=4,4", "epochs=1", "batch=20", "precision=no", "channels_last=no"]
 
@@ -54,6 +61,24 @@ def test_damaged_pixels_stay_between_black_and_twice_white():
     assert likeness.min() < -0.9  # a negative
     assert likeness.max() > 0.9  # hardly any noise
     assert (likeness.abs() < 0.3).sum() > 20  # mostly noise
+
+
+def test_images_are_normalised_by_the_statistics_of_another_batch():
+    network = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4)).double()
+    nn.init.normal_(network[1].weight), nn.init.normal_(network[1].bias)
+    statistics = BatchStatistics(network)
+    first, second = torch.randn(9, 3, 8, 8, dtype=torch.double), torch.randn(5, 3, 8, 8, dtype=torch.double)
+    with statistics.doing("keep"):
+        network(first)
+    with statistics.doing("use"):
+        found = network.eval()(second)
+    x, y = network[0](first), network[0](second)
+    scaled = (y - x.mean((0, 2, 3), keepdim=True)) / (x.var((0, 2, 3), correction=0, keepdim=True) + 1e-5).sqrt()
+    expected = scaled * network[1].weight.view(-1, 1, 1) + network[1].bias.view(-1, 1, 1)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    found.square().sum().backward()  # smaller weights would make no difference, and the gradient knows it
+    along = (network[0].weight.grad * network[0].weight).sum()
+    assert abs(along) < 1e-4 * network[0].weight.grad.norm() * network[0].weight.norm()
 
 
 def test_damaged_images_are_penalised_and_leave_the_statistics_alone(cifar):
@@ -130,7 +155,7 @@ def test_gates_get_their_own_weight_decay(cifar):
     task = recipe.build(data, accelerator)
     recipe.prepare_training(task, data, accelerator)
     groups = task.optimizers["model"].param_groups
-    assert [group["weight_decay"] for group in groups] == [5e-4, 0.25]
+    assert [group["weight_decay"] for group in groups] == [0.05, 0.25]
     gates = {id(p) for block in task.network.blocks for p in block.step.gate.parameters()}
     assert {id(p) for p in groups[1]["params"]} == gates
     assert sum(len(group["params"]) for group in groups) == len(list(task.network.parameters()))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from pinets._nearest import did_you_mean
 from pinets.engine.optimization import require_range
 
-__all__ = ["Damage", "LayerOutputs", "RangePenalty", "matching_layers"]
+__all__ = ["BatchStatistics", "Damage", "LayerOutputs", "RangePenalty", "matching_layers"]
 
 
 @dataclass(frozen=True)
@@ -30,22 +31,18 @@ class RangePenalty:
         weight: The factor w; 0 for no penalty.
         limit: The threshold t; values below it cost nothing.
         layers: Their names in the network; ``*`` stands for any part between two dots.
-        damaged: Share of each batch that also passes damaged (:class:`Damage`), as at inference, for the penalty alone.
-        damaged_from: Share of the run after which that begins: at first the statistics of batch norm are too far
-            behind the weights.
+        damaged: Share of each batch that also passes damaged (:class:`Damage`), for the penalty alone.
     """
 
     weight: float = 0.3
     limit: float = 4.0
     layers: str = "blocks.*"
     damaged: float = 0.0
-    damaged_from: float = 0.5
 
     def __post_init__(self) -> None:
         require_range("weight", self.weight, at_least=0)
         require_range("limit", self.limit, at_least=0)
         require_range("damaged", self.damaged, at_least=0, at_most=1)
-        require_range("damaged_from", self.damaged_from, at_least=0, at_most=1)
 
     def of(self, outputs: list[Tensor]) -> Tensor:
         """The penalty for the outputs of all layers.
@@ -102,6 +99,43 @@ class LayerOutputs:
             yield self._recorded
         finally:
             self._recorded = None
+
+
+class BatchStatistics:
+    """Normalise images by the statistics of another batch, as inference does by those of the training images.
+
+    The running averages of batch norm will not do in training: they are constants to the gradient, so a penalty would
+    shrink the weights before each norm without end, and they would follow behind.
+
+    Args:
+        network: Hooks stay on its batch norms.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self._kept: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+        self._mode: Literal["keep", "use"] | None = None
+        for layer in network.modules():
+            if isinstance(layer, nn.BatchNorm2d):
+                layer.register_forward_hook(self._after)
+
+    def _after(self, layer: nn.BatchNorm2d, inputs: tuple[Tensor], output: Tensor) -> Tensor | None:
+        if self._mode == "keep":
+            variance, mean = torch.var_mean(inputs[0].float(), (0, 2, 3), correction=0, keepdim=True)
+            self._kept[layer] = (mean, (variance + layer.eps).rsqrt())
+        if self._mode != "use":
+            return None
+        mean, scale = self._kept[layer]
+        weight, bias = (value.view(-1, 1, 1) for value in (layer.weight, layer.bias))
+        return ((inputs[0] - mean) * (scale * weight) + bias).to(output.dtype)
+
+    @contextmanager
+    def doing(self, mode: Literal["keep", "use"]) -> Iterator[None]:
+        """Keep the statistics of the batches that pass, or use those that were kept last."""
+        self._mode = mode
+        try:
+            yield
+        finally:
+            self._mode = None
 
 
 def matching_layers(network: nn.Module, pattern: str) -> list[nn.Module]:

@@ -321,7 +321,7 @@ class ClassificationRecipe(Recipe):
         plan = self.plan(batches)
         optimizer = self.optimizer.build(self._parameters(task.network))
         schedule = self.schedule.attach(optimizer, steps_per_epoch=plan.steps_per_epoch, epochs=self.epochs)
-        task.batches, task.steps = batches, plan.steps
+        task.batches = batches
         task.optimizers, task.schedules = {"model": accelerator.prepare(optimizer)}, {"model": schedule}
         return plan
 

@@ -14,7 +14,13 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from pinets.engine.task import Reduce, Split, Task, sum_over_processes, update
-from pinets.tasks.classification.range_penalty import Damage, LayerOutputs, RangePenalty, matching_layers
+from pinets.tasks.classification.range_penalty import (
+    BatchStatistics,
+    Damage,
+    LayerOutputs,
+    RangePenalty,
+    matching_layers,
+)
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -91,6 +97,8 @@ class Classification(Task):
         self._damage = damage
         if range_penalty is not None:  # after the copy above: the average has no hooks
             self._outputs = LayerOutputs(matching_layers(network, range_penalty.layers))
+            if damage is not None:
+                self._statistics = BatchStatistics(network)
         self.network = accelerator.prepare(network)
         self.networks = {"model": self.network}
         if self._average is not None:
@@ -103,8 +111,6 @@ class Classification(Task):
         self._top_k = top_k
         self._input_noise = input_noise
         self._attacker = attacker
-        self._updates = 0
-        self.steps = 1  # of the run
 
     def train_step(self, batch: Labelled) -> dict[str, Tensor]:
         inputs, labels = self._place(batch)
@@ -125,7 +131,6 @@ class Classification(Task):
             if penalty is not None:
                 loss = loss + penalty
             loss = update(loss, self.network, self.optimizers["model"], self._accelerator, clip=self._clip)
-        self._updates += self._accelerator.sync_gradients
         if self._average is not None and self._accelerator.sync_gradients:
             self._average.update_parameters(self._accelerator.unwrap_model(self.network))
         right = (scores.detach().argmax(dim=1) == labels).float().mean()
@@ -133,16 +138,18 @@ class Classification(Task):
 
     def _penalised(self, inputs: Tensor, penalty: RangePenalty) -> tuple[Tensor, Tensor]:
         """The scores, and the penalty for the outputs of layers on the way."""
-        with self._outputs.recording() as outputs:
+        if self._damage is None:
+            with self._outputs.recording() as outputs:
+                scores = self.network(inputs)
+            return scores, penalty.of(outputs)
+        with self._outputs.recording() as outputs, self._statistics.doing("keep"):
             scores = self.network(inputs)
         cost = penalty.of(outputs)
-        if self._damage is not None and self._updates >= penalty.damaged_from * self.steps:
-            self.network.eval()  # what an image that is none gives at inference, and no part of the statistics
-            with self._outputs.recording() as outputs:
-                self.network(self._damage(inputs[: math.ceil(penalty.damaged * len(inputs))]))
-            self.network.train()
-            cost = cost + penalty.of(outputs)
-        return scores, cost
+        self.network.eval()  # the running averages are those of the images alone
+        with self._outputs.recording() as outputs, self._statistics.doing("use"):
+            self.network(self._damage(inputs[: math.ceil(penalty.damaged * len(inputs))]))
+        self.network.train()
+        return scores, cost + penalty.of(outputs)
 
     @torch.no_grad()
     def evaluate(self, split: Split) -> dict[str, float]:
@@ -165,11 +172,9 @@ class Classification(Task):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        averaged = {} if self._average is None else {"averaged": int(self._average.n_averaged)}
-        return {"updates": self._updates, **averaged}
+        return {} if self._average is None else {"averaged": int(self._average.n_averaged)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._updates = state["updates"]
         if self._average is not None:
             self._average.n_averaged.fill_(state["averaged"])
 
