@@ -89,7 +89,7 @@ def test_every_input_of_the_box_gives_outputs_within_the_bounds(name, centre, ep
     model, problem = traced(name)
     lower, upper = ball(torch.tensor([centre]), eps)
     inside = Interval(lower, upper)
-    found, plain = problem.enclose(inside), problem.enclose_plainly(inside)
+    found, plain, linear = problem.enclose(inside), problem.enclose_plainly(inside), problem.linear(lower, upper)
     generator = torch.Generator().manual_seed(seed)
     corners = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 6)
     places = torch.cat([corners, torch.rand(500, 6, generator=generator), torch.full((1, 6), 0.5)]).double()
@@ -97,7 +97,7 @@ def test_every_input_of_the_box_gives_outputs_within_the_bounds(name, centre, ep
     points = points[((points.double() >= lower) & (points.double() <= upper)).all(1)]
     with torch.no_grad():
         outputs = model(points).double()
-    for bound in (found, plain):
+    for bound in (found, plain, linear):
         assert (outputs >= bound.lower).all()
         assert (outputs <= bound.upper).all()
     assert (found.lower >= plain.lower).all()
@@ -110,7 +110,7 @@ def test_bounds_hold_in_exact_arithmetic(centre, eps, seed):
     """The polynomial in rational numbers, without any rounding, against the bounds for exact evaluation."""
     model, problem = traced("CCP", None)
     lower, upper = ball(torch.tensor([centre], dtype=torch.float64), eps)
-    found = problem.enclose(Interval(lower, upper))
+    found = problem.enclose(Interval(lower, upper)).meet(problem.linear(lower, upper))
     places = torch.rand(4, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).round(decimals=1)
     for place in places:
         z = [
@@ -149,6 +149,25 @@ def test_three_times_tighter_for_networks_of_the_size_of_digits():
     assert (interval_bounds(model, lower, upper).width / bounds(model, lower, upper).width).mean() > 3
 
 
+def test_networks_too_large_for_zonotopes_are_bounded_much_better_than_by_intervals(monkeypatch):
+    """Linear functions found backwards are near what corners of the box reach."""
+    torch.manual_seed(0)
+    model = nn.Sequential(NCP(1, 4, rank=4, order=3, op=CONV), NCP(4, 4, rank=4, order=3, op=CONV), nn.Flatten())
+    model = nn.Sequential(model, nn.Linear(256, 3)).eval()
+    image = torch.rand(1, 1, 8, 8)
+    lower, upper = ball(image, 1e-3)
+    monkeypatch.setattr("pinets.algebra.enclosure._LARGEST", 1)
+    found, plain = bounds(model, lower, upper), interval_bounds(model, lower, upper)
+    slope = torch.func.jacrev(lambda x: model(x)[0])(image)[:, 0]
+    corners = torch.cat([image + 1e-3 * sign * slope.sign() for sign in (-1, 1)])  # nearly the least and the largest
+    with torch.no_grad():
+        outputs = model(corners.clamp(lower.float(), upper.float())).double()
+    assert (outputs >= found.lower).all()
+    assert (outputs <= found.upper).all()
+    assert (found.width < 1.5 * (outputs.amax(0) - outputs.amin(0))).all()
+    assert (found.width < 0.01 * plain.width).all()
+
+
 def test_branch_and_bound_closes_in_on_the_true_range():
     """x + x**2 - y over [-1, 1] x [0, 1]: from -1/4 - 1 to 2."""
     model = Function(lambda x: x[:, :1] + x[:, :1] ** 2 - x[:, 1:])
@@ -177,8 +196,11 @@ def test_branch_and_bound_of_a_network_is_sound_and_near_what_samples_reach():
     assert (found.width < 0.8 * at_once.width).all()
 
 
+@pytest.mark.parametrize("memory", ["enough for zonotopes", "too little"])
 @pytest.mark.parametrize("name", ["CCP", "NCP-Skip", "a convolutional network", "matrix products of the input"])
-def test_lipschitz_bounds_the_sum_of_derivatives_all_over_the_box(name):
+def test_lipschitz_bounds_the_sum_of_derivatives_all_over_the_box(name, memory, monkeypatch):
+    if memory == "too little":
+        monkeypatch.setattr("pinets.algebra.enclosure._LARGEST", 1)
     model, _ = traced(name)
     centre = torch.randn(1, 6, generator=torch.Generator().manual_seed(0))
     lower, upper = ball(centre, 0.3)

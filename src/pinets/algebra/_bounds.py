@@ -152,5 +152,4 @@ def lipschitz(model: nn.Module | Traced, lower: Tensor, upper: Tensor) -> Tensor
         3.0000
     """
     box = boxes_of(lower, upper, None)
-    slope = Problem.of(model, box, None).slope(box)
-    return torch.maximum(slope.upper, -slope.lower)
+    return Problem.of(model, box, None).rate(box)

@@ -47,13 +47,14 @@ from pinets.engine.recipe import InputInfo, Recipe, evaluation_batches
 from pinets.engine.task import Split
 from pinets.engine.values import to_json
 from pinets.tasks.classification.range_penalty import RangePenalty
+from pinets.tasks.classification.robustness import Certified, Robust
 from pinets.tasks.classification.speech.augment import speech_features
-from pinets.tasks.classification.task import Attacker, Classification
+from pinets.tasks.classification.task import Classification
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["ClassificationRecipe", "Images", "Inputs", "Model", "RangePenalty", "Robust", "Speech"]
+__all__ = ["Certified", "ClassificationRecipe", "Images", "Inputs", "Model", "RangePenalty", "Robust", "Speech"]
 
 # mean and deviation of ImageNet's training images by the number of channels; for grey images their average
 _IMAGENET = {3: Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)), 1: Normalize((0.449,), (0.226,))}
@@ -196,33 +197,6 @@ class Speech:
             return replace(features, missing=str(error))
 
 
-@dataclass(frozen=True)
-class Robust:
-    """Training for proofs: on the worst inputs around the training images that an attack finds.
-
-    The bounds of :func:`pinets.algebra.verify` are so close to what attacks reach that training against an attack
-    trains what they prove.
-
-    Args:
-        eps: Radius around an image, in pixels from 0 to 1.
-        steps: Of the attack.
-    """
-
-    eps: float
-    steps: int = 3
-
-    def __post_init__(self) -> None:
-        require_range("eps", self.eps, above=0, below=1)
-        require_range("steps", self.steps, at_least=1)
-
-    def attacker(self, normalize: Transform) -> Attacker:
-        """The attack on normalised images."""
-        if not isinstance(normalize, Normalize):
-            raise ValueError(f"robust: eps is in pixels, and these inputs are no normalised images but {normalize}")
-        mean, std = (torch.tensor(value).view(-1, 1, 1) for value in (normalize.mean, normalize.std))
-        return Attacker(self.eps / std, -mean / std, (1 - mean) / std, self.steps)
-
-
 @dataclass(frozen=True, kw_only=True)
 class ClassificationRecipe(Recipe):
     """All values of training one classifier.
@@ -255,7 +229,7 @@ class ClassificationRecipe(Recipe):
     average: float = 0.0
     input_noise: float = 0.0
     gate_decay: float | None = None
-    robust: Robust | None = None
+    robust: Robust | Certified | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -310,7 +284,7 @@ class ClassificationRecipe(Recipe):
             range_penalty=self.range_penalty,
             average=self.average,
             input_noise=self.input_noise,
-            attacker=None if self.robust is None else self.robust.attacker(data.evaluation),
+            robust=None if self.robust is None else self.robust.build(data.evaluation),
         )
         seed_processes_apart(self.seed, accelerator)
         return task
@@ -321,6 +295,8 @@ class ClassificationRecipe(Recipe):
         optimizer = self.optimizer.build(self._parameters(task.network))
         schedule = self.schedule.attach(optimizer, steps_per_epoch=plan.steps_per_epoch, epochs=self.epochs)
         task.batches = batches
+        if isinstance(self.robust, Certified):
+            task.grow_ball(round(self.robust.growing * plan.steps))
         task.optimizers, task.schedules = {"model": accelerator.prepare(optimizer)}, {"model": schedule}
         return plan
 
