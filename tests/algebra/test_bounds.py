@@ -18,6 +18,7 @@ from pinets.algebra.domains.footprint import footprints
 from pinets.algebra.domains.interval import Interval
 from pinets.algebra.domains.norms import largest_sum_of_squares, spectral_norm
 from pinets.algebra.enclosure import Problem
+from tests.attack.boxes import rational_ccp
 
 CONV = partial(nn.Conv2d, kernel_size=3, padding=1)
 
@@ -123,16 +124,6 @@ def test_bounds_hold_in_exact_arithmetic(centre, eps, seed):
             assert Fraction(low) <= output <= Fraction(high)
 
 
-def rational_ccp(model, z):
-    def times(weight, x):
-        return [sum(Fraction(w) * v for w, v in zip(row, x, strict=True)) for row in weight.tolist()]
-
-    x = times(model.start.weight, z)
-    for step in model.steps:
-        x = [(1 + u) * v for u, v in zip(times(step.gate.weight, z), x, strict=True)]
-    return [y + Fraction(b) for y, b in zip(times(model.head.weight, x), model.head.bias.tolist(), strict=True)]
-
-
 @pytest.mark.parametrize("name", ["CCP", "NCP", "NCP-Skip", "a product with batch norm", "a convolutional network"])
 def test_tighter_than_plain_intervals(name):
     _, problem = traced(name)
@@ -169,17 +160,36 @@ def test_networks_too_large_for_zonotopes_are_bounded_much_better_than_by_interv
 
 
 def test_branch_and_bound_closes_in_on_the_true_range():
-    """x + x**2 - y over [-1, 1] x [0, 1]: from -1/4 - 1 to 2."""
-    model = Function(lambda x: x[:, :1] + x[:, :1] ** 2 - x[:, 1:])
+    """x**3 - x - y over [-1, 1] x [0, 1]: from -1 - t to t, with t = 2 / 27**0.5."""
+    model = Function(lambda x: x[:, :1] ** 3 - x[:, :1] - x[:, 1:])
     lower, upper = torch.tensor([[-1.0, 0.0]]), torch.tensor([[1.0, 1.0]])
-    widths = []
+    widths, most = [], 2 / 27**0.5
     for boxes in (1, 8, 64):
         found = bounds(model, lower, upper, boxes=boxes)
-        assert found.lower.item() <= -1.25
-        assert found.upper.item() >= 2
+        assert found.lower.item() <= -1 - most
+        assert found.upper.item() >= most
         widths.append(found.width.item())
     assert widths[0] > widths[1] > widths[2]
-    assert widths[2] < 3.25 + 0.03
+    assert widths[2] < 1 + 2 * most + 0.05
+
+
+def test_quadratic_networks_of_few_inputs_are_bounded_nearly_exactly():
+    """Shor's relaxation: x + x**2 - y over [-1, 1] x [0, 1] is from -1/4 - 1 to 2."""
+    model = Function(lambda x: x[:, :1] + x[:, :1] ** 2 - x[:, 1:])
+    found = bounds(model, torch.tensor([[-1.0, 0.0]]), torch.tensor([[1.0, 1.0]]))
+    assert -1.255 < found.lower.item() <= -1.25
+    assert 2 <= found.upper.item() < 2.005
+    torch.manual_seed(0)
+    network, x = CCP(6, 3, rank=4, order=2), torch.randn(1, 6)
+    lower, upper = ball(x, 0.3)
+    corners = (lower + (upper - lower) * torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 6)).float()
+    with torch.no_grad():
+        reached = network(corners).double()
+    tight, plain = bounds(network, lower, upper), interval_bounds(network, lower, upper)
+    assert (tight.lower <= reached.amin(0)).all()
+    assert (tight.upper >= reached.amax(0)).all()
+    assert (tight.width < 1.1 * (reached.amax(0) - reached.amin(0))).all()
+    assert (tight.width < 0.7 * plain.width).all()
 
 
 def test_branch_and_bound_of_a_network_is_sound_and_near_what_samples_reach():

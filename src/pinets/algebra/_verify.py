@@ -19,8 +19,6 @@ from torch import Tensor, nn
 from pinets._progress import Progress
 from pinets.algebra.counterexamples import Evaluate, find_counterexample, least_margin
 from pinets.algebra.domains.interval import Interval
-from pinets.algebra.domains.rounding import Rounding
-from pinets.algebra.domains.zonotope import Zonotope
 from pinets.algebra.enclosure import Problem, boxes_of, check_labels
 from pinets.algebra.shor import Quadratic, least_value
 from pinets.algebra.traced import Traced, trace
@@ -28,7 +26,6 @@ from pinets.algebra.verdicts import Status, Verdict, open_journal
 
 __all__ = ["Verdict", "verify"]
 
-_OURS = Rounding.of(None)
 _LARGEST_MATRIX = 4096  # symbols; beyond, a proof by Shor's relaxation would take gigabytes and minutes
 
 
@@ -169,7 +166,7 @@ class _Search:
         for row, other in enumerate(part.classes):
             if margins[other] > 0 or self.problem.symbols > _LARGEST_MATRIX:
                 continue
-            quadratic = _margin(zonotope, row)
+            quadratic = Quadratic.below(zonotope, row)
             found = least_value(quadratic)
             if found.lower <= 0 and (worst is None or found.lower < worst.lower):
                 worst, influence = found, found.gaps.clamp(min=0) + quadratic.influence()
@@ -217,24 +214,6 @@ class _Part:
         shape = self.box.lower.shape
         yield Interval(low.reshape(shape), below.reshape(shape))
         yield Interval(above.reshape(shape), high.reshape(shape))
-
-
-def _margin(zonotope: Zonotope, row: int) -> Quadratic:
-    """The lower bound of one margin as a quadratic polynomial of the symbols."""
-    own = (0, row)
-    symbols = zonotope.generators
-    assert symbols is not None
-    empty = torch.zeros(len(symbols), 0, dtype=torch.float64)
-    left, right = (
-        torch.cat([empty, *(getattr(part.forms, side) for part in zonotope.products)], 1) for side in ("left", "right")
-    )
-    exact, loose = (
-        torch.cat([empty[0], *(getattr(part, kind)[:, 0, row] for part in zonotope.products)])
-        for kind in ("exact", "loose")
-    )
-    size = float(zonotope.size[own])
-    spare = float(zonotope.noise[own] + zonotope.error[own]) + float(_OURS.slack(len(exact), torch.tensor(size)))
-    return Quadratic(float(zonotope.center[own]) - spare, symbols[:, 0, row], left, right, exact, loose)
 
 
 def _own_type(model: nn.Module) -> torch.dtype:

@@ -19,6 +19,7 @@ from pinets.algebra.domains.tape import Taped, TapeDomain
 from pinets.algebra.domains.zonotope import Zonotope, ZonotopeDomain
 from pinets.algebra.graph import Graph
 from pinets.algebra.inputs import check_inputs, require_module
+from pinets.algebra.shor import Quadratic, least_value
 from pinets.algebra.traced import Traced
 
 __all__ = ["Problem", "TooLargeError", "boxes_of", "check_labels"]
@@ -26,6 +27,7 @@ __all__ = ["Problem", "TooLargeError", "boxes_of", "check_labels"]
 _INTERPOLATIONS = {"upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"}
 _LARGEST = 2**26  # elements of the generators of one value: half a gigabyte
 _AT_ONCE = 2**23  # the same, of all boxes that run together
+_MOST_SYMBOLS, _MOST_DUALS = 128, 64  # inputs and outputs of all boxes, for which duals are solved unasked
 _LARGEST_SLOPES = 2**22  # elements of what errors of one operation do to the outputs
 _OURS = Rounding.of(None)
 
@@ -77,6 +79,24 @@ class Problem:
             return self.hull(self.zonotope(low, high, *matrix)) if self.fits else self.linear(low, high, *matrix)
 
         return self._each(tight, boxes, differences).meet(self.enclose_plainly(boxes, differences))
+
+    def sharpen(self, boxes: Interval, known: Interval) -> Interval:
+        """Bounds of the outputs over each box, tightened by Shor's relaxation where that is a matter of a second."""
+        outputs = self.outputs.numel()
+        if not self.fits or self.symbols > _MOST_SYMBOLS or outputs * len(boxes.lower) > _MOST_DUALS:
+            return known
+        lower, upper = (end.clone() for end in (known.lower, known.upper))
+        for row in range(len(lower)):
+            zonotope = self.zonotope(boxes.lower[row : row + 1], boxes.upper[row : row + 1])
+            if zonotope.generators is None or not zonotope.products:
+                continue
+            ends = [
+                [least_value(Quadratic.below(zonotope, n, sign), None).lower for n in range(outputs)]
+                for sign in (1, -1)
+            ]
+            low, high = torch.tensor(ends, dtype=torch.float64).reshape(2, *lower[row].shape)
+            lower[row], upper[row] = torch.maximum(lower[row], low), torch.minimum(upper[row], -high)
+        return Interval(lower, upper)
 
     def zonotope(self, low: Tensor, high: Tensor, differences: Tensor | None = None) -> Zonotope:
         """The outputs over one box, of batch size one; where given, a matrix is applied to them first."""
