@@ -18,6 +18,7 @@ from pinets.algebra.domains.footprint import footprints
 from pinets.algebra.domains.interval import Interval
 from pinets.algebra.domains.norms import largest_sum_of_squares, spectral_norm
 from pinets.algebra.enclosure import Problem
+from tests.attack.boxes import rational_ccp
 
 CONV = partial(nn.Conv2d, kernel_size=3, padding=1)
 
@@ -89,7 +90,7 @@ def test_every_input_of_the_box_gives_outputs_within_the_bounds(name, centre, ep
     model, problem = traced(name)
     lower, upper = ball(torch.tensor([centre]), eps)
     inside = Interval(lower, upper)
-    found, plain = problem.enclose(inside), problem.enclose_plainly(inside)
+    found, plain, linear = problem.enclose(inside), problem.enclose_plainly(inside), problem.linear(lower, upper)
     generator = torch.Generator().manual_seed(seed)
     corners = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 6)
     places = torch.cat([corners, torch.rand(500, 6, generator=generator), torch.full((1, 6), 0.5)]).double()
@@ -97,7 +98,7 @@ def test_every_input_of_the_box_gives_outputs_within_the_bounds(name, centre, ep
     points = points[((points.double() >= lower) & (points.double() <= upper)).all(1)]
     with torch.no_grad():
         outputs = model(points).double()
-    for bound in (found, plain):
+    for bound in (found, plain, linear):
         assert (outputs >= bound.lower).all()
         assert (outputs <= bound.upper).all()
     assert (found.lower >= plain.lower).all()
@@ -110,7 +111,7 @@ def test_bounds_hold_in_exact_arithmetic(centre, eps, seed):
     """The polynomial in rational numbers, without any rounding, against the bounds for exact evaluation."""
     model, problem = traced("CCP", None)
     lower, upper = ball(torch.tensor([centre], dtype=torch.float64), eps)
-    found = problem.enclose(Interval(lower, upper))
+    found = problem.enclose(Interval(lower, upper)).meet(problem.linear(lower, upper))
     places = torch.rand(4, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).round(decimals=1)
     for place in places:
         z = [
@@ -121,16 +122,6 @@ def test_bounds_hold_in_exact_arithmetic(centre, eps, seed):
             rational_ccp(model, z), found.lower[0].tolist(), found.upper[0].tolist(), strict=True
         ):
             assert Fraction(low) <= output <= Fraction(high)
-
-
-def rational_ccp(model, z):
-    def times(weight, x):
-        return [sum(Fraction(w) * v for w, v in zip(row, x, strict=True)) for row in weight.tolist()]
-
-    x = times(model.start.weight, z)
-    for step in model.steps:
-        x = [(1 + u) * v for u, v in zip(times(step.gate.weight, z), x, strict=True)]
-    return [y + Fraction(b) for y, b in zip(times(model.head.weight, x), model.head.bias.tolist(), strict=True)]
 
 
 @pytest.mark.parametrize("name", ["CCP", "NCP", "NCP-Skip", "a product with batch norm", "a convolutional network"])
@@ -149,18 +140,56 @@ def test_three_times_tighter_for_networks_of_the_size_of_digits():
     assert (interval_bounds(model, lower, upper).width / bounds(model, lower, upper).width).mean() > 3
 
 
+def test_networks_too_large_for_zonotopes_are_bounded_much_better_than_by_intervals(monkeypatch):
+    """Linear functions found backwards are near what corners of the box reach."""
+    torch.manual_seed(0)
+    model = nn.Sequential(NCP(1, 4, rank=4, order=3, op=CONV), NCP(4, 4, rank=4, order=3, op=CONV), nn.Flatten())
+    model = nn.Sequential(model, nn.Linear(256, 3)).eval()
+    image = torch.rand(1, 1, 8, 8)
+    lower, upper = ball(image, 1e-3)
+    monkeypatch.setattr("pinets.algebra.enclosure._LARGEST", 1)
+    found, plain = bounds(model, lower, upper), interval_bounds(model, lower, upper)
+    slope = torch.func.jacrev(lambda x: model(x)[0])(image)[:, 0]
+    corners = torch.cat([image + 1e-3 * sign * slope.sign() for sign in (-1, 1)])  # nearly the least and the largest
+    with torch.no_grad():
+        outputs = model(corners.clamp(lower.float(), upper.float())).double()
+    assert (outputs >= found.lower).all()
+    assert (outputs <= found.upper).all()
+    assert (found.width < 1.5 * (outputs.amax(0) - outputs.amin(0))).all()
+    assert (found.width < 0.01 * plain.width).all()
+
+
 def test_branch_and_bound_closes_in_on_the_true_range():
-    """x + x**2 - y over [-1, 1] x [0, 1]: from -1/4 - 1 to 2."""
-    model = Function(lambda x: x[:, :1] + x[:, :1] ** 2 - x[:, 1:])
+    """x**3 - x - y over [-1, 1] x [0, 1]: from -1 - t to t, with t = 2 / 27**0.5."""
+    model = Function(lambda x: x[:, :1] ** 3 - x[:, :1] - x[:, 1:])
     lower, upper = torch.tensor([[-1.0, 0.0]]), torch.tensor([[1.0, 1.0]])
-    widths = []
+    widths, most = [], 2 / 27**0.5
     for boxes in (1, 8, 64):
         found = bounds(model, lower, upper, boxes=boxes)
-        assert found.lower.item() <= -1.25
-        assert found.upper.item() >= 2
+        assert found.lower.item() <= -1 - most
+        assert found.upper.item() >= most
         widths.append(found.width.item())
     assert widths[0] > widths[1] > widths[2]
-    assert widths[2] < 3.25 + 0.03
+    assert widths[2] < 1 + 2 * most + 0.05
+
+
+def test_quadratic_networks_of_few_inputs_are_bounded_nearly_exactly():
+    """Shor's relaxation: x + x**2 - y over [-1, 1] x [0, 1] is from -1/4 - 1 to 2."""
+    model = Function(lambda x: x[:, :1] + x[:, :1] ** 2 - x[:, 1:])
+    found = bounds(model, torch.tensor([[-1.0, 0.0]]), torch.tensor([[1.0, 1.0]]))
+    assert -1.255 < found.lower.item() <= -1.25
+    assert 2 <= found.upper.item() < 2.005
+    torch.manual_seed(0)
+    network, x = CCP(6, 3, rank=4, order=2), torch.randn(1, 6)
+    lower, upper = ball(x, 0.3)
+    corners = (lower + (upper - lower) * torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 6)).float()
+    with torch.no_grad():
+        reached = network(corners).double()
+    tight, plain = bounds(network, lower, upper), interval_bounds(network, lower, upper)
+    assert (tight.lower <= reached.amin(0)).all()
+    assert (tight.upper >= reached.amax(0)).all()
+    assert (tight.width < 1.1 * (reached.amax(0) - reached.amin(0))).all()
+    assert (tight.width < 0.7 * plain.width).all()
 
 
 def test_branch_and_bound_of_a_network_is_sound_and_near_what_samples_reach():
@@ -177,8 +206,11 @@ def test_branch_and_bound_of_a_network_is_sound_and_near_what_samples_reach():
     assert (found.width < 0.8 * at_once.width).all()
 
 
+@pytest.mark.parametrize("memory", ["enough for zonotopes", "too little"])
 @pytest.mark.parametrize("name", ["CCP", "NCP-Skip", "a convolutional network", "matrix products of the input"])
-def test_lipschitz_bounds_the_sum_of_derivatives_all_over_the_box(name):
+def test_lipschitz_bounds_the_sum_of_derivatives_all_over_the_box(name, memory, monkeypatch):
+    if memory == "too little":
+        monkeypatch.setattr("pinets.algebra.enclosure._LARGEST", 1)
     model, _ = traced(name)
     centre = torch.randn(1, 6, generator=torch.Generator().manual_seed(0))
     lower, upper = ball(centre, 0.3)

@@ -215,7 +215,18 @@ def test_bad_questions_are_refused_with_the_rule():
         verify(nn.Sequential(nn.Linear(4, 3), nn.ReLU()), x, x, [0, 0])
 
 
-def test_a_network_too_large_for_zonotopes_is_decided_by_intervals_and_attacks(monkeypatch):
+def test_a_network_too_large_for_zonotopes_is_not_proven_for_lack_of_a_counterexample(monkeypatch):
+    """All margins count: the first may be positive where another is not."""
+    monkeypatch.setattr("pinets.algebra.enclosure._LARGEST", 1)
+    monkeypatch.setattr("pinets.algebra._verify.find_counterexample", lambda *_, **__: None)
+    torch.manual_seed(0)
+    model, x = CCP(4, 3, rank=3, order=2), torch.randn(3, 4)
+    for label in range(3):  # each is wrong for some input of the box
+        verdicts = verify(model, *ball(x, 30.0), [label] * 3, seconds=0.02)
+        assert all(verdict.status == "open" and verdict.margin <= 0 for verdict in verdicts)
+
+
+def test_a_network_too_large_for_zonotopes_is_decided_by_linear_bounds_and_attacks(monkeypatch):
     monkeypatch.setattr("pinets.algebra.enclosure._LARGEST", 1)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 3), PowerSum(2))

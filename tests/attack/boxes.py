@@ -1,9 +1,12 @@
-"""Points against bounds: random networks, boxes at many scales, and gradient ascent inside them."""
+"""Points against bounds: random networks, boxes at many scales, gradient ascent inside them, and exact arithmetic."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from fractions import Fraction
 from random import Random
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +15,7 @@ from pinets import CCP, NCP, NCPSkip, PowerSum
 from pinets.algebra import Traced, ball, bounds, interval_bounds, lipschitz, margins, trace, verify
 from tests.attack.tally import Tally, cases
 
-__all__ = ["attack"]
+__all__ = ["attack", "rational_ccp"]
 
 POINTS = 200
 STEPS = 30
@@ -34,24 +37,56 @@ def attack(seconds: float, seed: int) -> Tally:
         torch.manual_seed(random.randrange(2**31))
         kind = random.choice(list(NETWORKS))
         features = random.choice([1, 2, 4, 6])
-        model = NETWORKS[kind](features, random).eval()
-        traced = trace(model, torch.zeros(1, features))
+        dtype = random.choice([torch.float32, torch.float64])
+        model = NETWORKS[kind](features, random).eval().to(dtype)
+        traced = trace(model, torch.zeros(1, features, dtype=dtype))
         for _ in range(3):
             power = random.choice([3, 3, 3, 12, 37])  # sometimes so large that single precision overflows
             scale, eps = 10 ** random.uniform(-power, power), random.choice([0.0, 1e-6, 1e-3, 0.1, 1.0])
             lower, upper = ball(scale * torch.randn(1, features), eps * scale)
+            large = random.random() < 0.3
+            memory = mock.patch("pinets.algebra.enclosure._LARGEST", 1) if large else nullcontext()
+            about = f"{kind} of {features} in {dtype}, scale {scale:.3g}, eps {eps}{', too large' if large else ''}"
             tally.cases += POINTS
-            attack_box(
-                tally, f"{name}: {kind} of {features}, scale {scale:.3g}, eps {eps}", model, traced, lower, upper
-            )
+            with memory:
+                attack_box(tally, f"{name}: {about}", model, traced, lower, upper)
+                if isinstance(model, CCP):
+                    attack_exactly(tally, f"{name}: {about}", model, traced, lower, upper)
     return tally
 
 
+def attack_exactly(tally: Tally, name: str, model: CCP, traced: Traced, lower: Tensor, upper: Tensor) -> None:
+    """Rational numbers, without any rounding, against the bounds of the polynomial."""
+    found = bounds(traced, lower, upper, precision=None)
+    ends = [list(map(Fraction, end.flatten().tolist())) for end in (lower, upper)]
+    bound = list(zip(found.lower.flatten().tolist(), found.upper.flatten().tolist(), strict=True))
+    for _ in range(3):
+        places = torch.randint(0, 5, (lower.numel(),)).tolist()
+        point = [low + (high - low) * Fraction(place, 4) for low, high, place in zip(*ends, places, strict=True)]
+        within = [low <= value <= high for value, (low, high) in zip(rational_ccp(model, point), bound, strict=True)]
+        tally.check(all(within), f"{name}: an exact value leaves the bounds")
+
+
+def rational_ccp(model: CCP, z: Sequence[Fraction]) -> list[Fraction]:
+    """A CCP as its formula says, in rational numbers."""
+
+    def times(layer: nn.Module, x: Sequence[Fraction]) -> list[Fraction]:
+        return [
+            sum((Fraction(w) * v for w, v in zip(row, x, strict=True)), Fraction()) for row in layer.weight.tolist()
+        ]
+
+    x = times(model.start, z)
+    for step in model.steps:
+        x = [(1 + u) * v for u, v in zip(times(step.gate, z), x, strict=True)]
+    return [y + Fraction(b) for y, b in zip(times(model.head, x), model.head.bias.tolist(), strict=True)]
+
+
 def attack_box(tally: Tally, name: str, model: nn.Module, traced: Traced, lower: Tensor, upper: Tensor) -> None:
-    found, plain = bounds(traced, lower, upper), interval_bounds(traced, lower, upper)
+    dtype = traced.example[0].dtype
+    found, plain = bounds(traced, lower, upper, precision=dtype), interval_bounds(traced, lower, upper, precision=dtype)
     tally.check((found.lower >= plain.lower).all() & (found.upper <= plain.upper).all(), f"{name}: looser than plain")
     places = torch.rand(POINTS, *lower.shape[1:], dtype=torch.float64).round(decimals=1)  # some at the corners
-    points = inside(lower, upper, lower + (upper - lower) * places)
+    points = inside(lower, upper, lower + (upper - lower) * places, dtype)
     for place, at in (("random", points), ("ascent", ascend(model, points, lower, upper))):
         with torch.no_grad():
             outputs = model(at).double()
@@ -75,25 +110,25 @@ def attack_box(tally: Tally, name: str, model: nn.Module, traced: Traced, lower:
         tally.check(verdict.status != "proven" or bool((others > 0).all()), f"{name}: a point refutes a proof")
 
 
-def inside(lower: Tensor, upper: Tensor, points: Tensor) -> Tensor:
-    """The points in single precision that the box holds; its centre in single precision, if there are none."""
-    single = points.float()
-    kept = ((single.double() >= lower) & (single.double() <= upper)).flatten(1).all(1)
-    return single[kept] if kept.any() else ((lower + upper) / 2).float()
+def inside(lower: Tensor, upper: Tensor, points: Tensor, dtype: torch.dtype) -> Tensor:
+    """The points that the box holds, in the network's precision; its centre, if there are none."""
+    rounded = points.to(dtype)
+    kept = ((rounded.double() >= lower) & (rounded.double() <= upper)).flatten(1).all(1)
+    return rounded[kept] if kept.any() else ((lower + upper) / 2).to(dtype)
 
 
 def ascend(model: nn.Module, points: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     """Follow the sign of the gradient of a random combination of outputs, within the box."""
-    at, width = points.clone(), (upper - lower).float()
-    weights = torch.randn(model(points[:1]).shape)
+    at, width = points.clone(), (upper - lower).to(points)
+    weights = torch.randn(model(points[:1]).shape).to(points)
     for step in range(STEPS):
         at.requires_grad_()
         (slope,) = torch.autograd.grad((model(at) * weights).sum(), at, allow_unused=True)
         if slope is None:
             break
         moved = at.detach() + slope.sign() * width * 0.5 ** (step / 4)
-        at = torch.maximum(torch.minimum(moved, upper.float()), lower.float())
-    return inside(lower, upper, at.detach().double())
+        at = torch.maximum(torch.minimum(moved, upper.to(at)), lower.to(at))
+    return inside(lower, upper, at.detach().double(), points.dtype)
 
 
 class Computed(nn.Module):

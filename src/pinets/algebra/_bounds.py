@@ -70,7 +70,8 @@ def bounds(
 
     The bounds hold for every input between ``lower`` and ``upper``, rounding included: that of these computations, and
     that of the network evaluated in the given precision, in whatever order its sums are taken. They are never looser
-    than :func:`interval_bounds`.
+    than :func:`interval_bounds`. For at most 128 inputs, and 64 outputs over all boxes, they are tightened by Shor's
+    relaxation, which takes about 10 ms for each output.
 
     Args:
         model: A polynomial in evaluation mode (see :func:`pinets.algebra.certify`) with one output tensor.
@@ -91,10 +92,12 @@ def bounds(
     problem = Problem.of(model, box, precision)
     if boxes == 1:
         found = problem.enclose(box)
-        return Bounds(found.lower, found.upper)
-    rows = [Interval(low[None], high[None]) for low, high in zip(box.lower, box.upper, strict=True)]
-    refined = [refine(problem.enclose, row, boxes) for row in rows]
-    return Bounds(torch.cat([row.lower for row in refined]), torch.cat([row.upper for row in refined]))
+    else:
+        rows = [Interval(low[None], high[None]) for low, high in zip(box.lower, box.upper, strict=True)]
+        refined = [refine(problem.enclose, row, boxes) for row in rows]
+        found = Interval(torch.cat([row.lower for row in refined]), torch.cat([row.upper for row in refined]))
+    found = problem.sharpen(box, found)
+    return Bounds(found.lower, found.upper)
 
 
 def interval_bounds(
@@ -152,5 +155,4 @@ def lipschitz(model: nn.Module | Traced, lower: Tensor, upper: Tensor) -> Tensor
         3.0000
     """
     box = boxes_of(lower, upper, None)
-    slope = Problem.of(model, box, None).slope(box)
-    return torch.maximum(slope.upper, -slope.lower)
+    return Problem.of(model, box, None).rate(box)

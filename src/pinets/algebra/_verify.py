@@ -19,8 +19,6 @@ from torch import Tensor, nn
 from pinets._progress import Progress
 from pinets.algebra.counterexamples import Evaluate, find_counterexample, least_margin
 from pinets.algebra.domains.interval import Interval
-from pinets.algebra.domains.rounding import Rounding
-from pinets.algebra.domains.zonotope import Zonotope
 from pinets.algebra.enclosure import Problem, boxes_of, check_labels
 from pinets.algebra.shor import Quadratic, least_value
 from pinets.algebra.traced import Traced, trace
@@ -28,7 +26,6 @@ from pinets.algebra.verdicts import Status, Verdict, open_journal
 
 __all__ = ["Verdict", "verify"]
 
-_OURS = Rounding.of(None)
 _LARGEST_MATRIX = 4096  # symbols; beyond, a proof by Shor's relaxation would take gigabytes and minutes
 
 
@@ -45,9 +42,10 @@ def verify(
 ) -> list[Verdict]:
     """Decide for every box whether the network gives it one class all over.
 
-    First an attack looks for a counterexample; what it finds is checked by the network itself, in its own precision.
-    Then the margins over the other classes are bounded, as one polynomial each (see :mod:`pinets.algebra.shor`). While
-    some margin may be negative and there is time, the box is halved along the input that the bound suggests.
+    First the margins over the other classes are bounded by linear functions. If one may be negative, an attack looks
+    for a counterexample; what it finds is checked by the network itself, in its own precision. Then the margins are
+    bounded by quadratic functions (see :mod:`pinets.algebra.shor`). While some margin may be negative and there is
+    time, the box is halved along the input that the bound suggests.
 
     A proof holds for the network evaluated in its own precision, ``float32`` or ``float64``, by any program that sums
     products in any order, with or without fused multiply-add: eager, compiled or exported. It does not hold for
@@ -122,12 +120,16 @@ class _Search:
         def refuted(point: Tensor) -> Verdict:
             return verdict("refuted", least_margin(self.evaluate, point, self.label), point[0])
 
-        point = find_counterexample(self.evaluate, self.box, self.label, self.dtype, generator=self.generator)
-        if point is not None:
-            return refuted(point)
-        number = itertools.count()  # of equally bad parts, the older one comes first
         classes = [other for other in range(self.problem.outputs[-1]) if other != self.label]
-        whole = self._bound(boxes_of(self.box.lower, self.box.upper, self.dtype), classes)
+        if not classes:
+            return verdict("proven", math.inf)
+        whole = self._linear(boxes_of(self.box.lower, self.box.upper, self.dtype), classes)
+        if whole.classes:
+            point = find_counterexample(self.evaluate, self.box, self.label, self.dtype, generator=self.generator)
+            if point is not None:
+                return refuted(point)
+        number = itertools.count()  # of equally bad parts, the older one comes first
+        whole = self._quadratic(whole)
         least, parts = whole.least, [(whole.margin, next(number), whole)] if whole.classes else []
         while parts:
             if time.thread_time() - start > seconds or not parts[0][2].divisible:
@@ -140,42 +142,41 @@ class _Search:
                 if point is not None:
                     return refuted(point)
             for half in part.halves():
-                found = self._bound(half, part.classes)
+                found = self._quadratic(self._linear(half, part.classes))
                 found = replace(found, margin=max(found.margin, part.margin))
                 least = min(least, found.least)
                 if found.classes:
                     heapq.heappush(parts, (found.margin, next(number), found))
         return verdict("proven", least)
 
-    def _bound(self, box: Interval, classes: list[int]) -> _Part:
-        """Bound the margins over some classes, and keep those that may be negative."""
+    def _linear(self, box: Interval, classes: list[int]) -> _Part:
+        """Bound the margins over some classes by linear functions, and keep those that may be negative."""
         self.bounded += 1
-        identity = torch.eye(self.problem.outputs[-1], dtype=torch.float64)
-        differences = identity[self.label] - identity[classes]
-        if not self.problem.fits:
-            margins = self.problem.enclose_plainly(box, differences[None]).lower[0, 0]
-            positive, unknown = margins[margins > 0].tolist(), (margins <= 0).nonzero().flatten().tolist()
-            lowest = float(margins.min())
-            still = [classes[row] for row in unknown]
-            return _Part(box, still, lowest, min(positive, default=math.inf), box.radius.flatten(), None)
-        zonotope = self.problem.zonotope(box.lower, box.upper, differences)
-        margins = self.problem.hull(zonotope).lower[0]
-        still, least, lowest, worst, influence = [], math.inf, math.inf, None, box.radius.flatten()
-        for row, other in enumerate(classes):
-            lower = float(margins[row])
-            if not lower > 0 and self.problem.symbols <= _LARGEST_MATRIX:
-                quadratic = _margin(zonotope, row)
-                found = least_value(quadratic)
-                if found.lower <= 0 and min(lowest, lower) == lower:
-                    worst, influence = found, found.gaps.clamp(min=0) + quadratic.influence()
-                lower = max(lower, found.lower)
-            if lower > 0:
-                least = min(least, lower)
-            else:
-                still.append(other)
-                lowest = min(lowest, lower)
+        margins = self.problem.linear(box.lower, box.upper, self._differences(classes)).lower[0].tolist()
+        return _Part.of(box, dict(zip(classes, margins, strict=True)), math.inf, box.radius.flatten())
+
+    def _quadratic(self, part: _Part) -> _Part:
+        """Bound the margins that are still open by quadratic functions, where there is memory for them."""
+        if not part.classes or not self.problem.fits:
+            return part
+        box = part.box
+        zonotope = self.problem.zonotope(box.lower, box.upper, self._differences(part.classes))
+        margins = dict(zip(part.classes, self.problem.hull(zonotope).lower[0].tolist(), strict=True))
+        worst, influence = None, part.influence
+        for row, other in enumerate(part.classes):
+            if margins[other] > 0 or self.problem.symbols > _LARGEST_MATRIX:
+                continue
+            quadratic = Quadratic.below(zonotope, row)
+            found = least_value(quadratic)
+            if found.lower <= 0 and (worst is None or found.lower < worst.lower):
+                worst, influence = found, found.gaps.clamp(min=0) + quadratic.influence()
+            margins[other] = max(margins[other], found.lower)
         point = None if worst is None else box.middle + box.radius * worst.point.reshape(box.lower.shape)
-        return _Part(box, still, lowest if still else least, least, influence, point)
+        return _Part.of(box, margins, part.least, influence, point)
+
+    def _differences(self, classes: list[int]) -> Tensor:
+        identity = torch.eye(self.problem.outputs[-1], dtype=torch.float64)
+        return identity[self.label] - identity[classes]
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,17 @@ class _Part:
     margin: float  # at least
     least: float  # of the margins that are positive
     influence: Tensor  # how much halving along each input may help
-    point: Tensor | None  # where the margin may be negative
+    point: Tensor | None = None  # where the margin may be negative
+
+    @staticmethod
+    def of(
+        box: Interval, margins: dict[int, float], least: float, influence: Tensor, point: Tensor | None = None
+    ) -> _Part:
+        """The part with lower bounds of the margins over some classes; ``least`` is that of the others."""
+        still = [other for other, margin in margins.items() if not margin > 0]
+        least = min([least, *(margin for margin in margins.values() if margin > 0)])
+        lowest = min((margins[other] for other in still), default=least)
+        return _Part(box, still, lowest, least, influence, point)
 
     @property
     def divisible(self) -> bool:
@@ -203,24 +214,6 @@ class _Part:
         shape = self.box.lower.shape
         yield Interval(low.reshape(shape), below.reshape(shape))
         yield Interval(above.reshape(shape), high.reshape(shape))
-
-
-def _margin(zonotope: Zonotope, row: int) -> Quadratic:
-    """The lower bound of one margin as a quadratic polynomial of the symbols."""
-    own = (0, row)
-    symbols = zonotope.generators
-    assert symbols is not None
-    empty = torch.zeros(len(symbols), 0, dtype=torch.float64)
-    left, right = (
-        torch.cat([empty, *(getattr(part.forms, side) for part in zonotope.products)], 1) for side in ("left", "right")
-    )
-    exact, loose = (
-        torch.cat([empty[0], *(getattr(part, kind)[:, 0, row] for part in zonotope.products)])
-        for kind in ("exact", "loose")
-    )
-    size = float(zonotope.size[own])
-    spare = float(zonotope.noise[own] + zonotope.error[own]) + float(_OURS.slack(len(exact), torch.tensor(size)))
-    return Quadratic(float(zonotope.center[own]) - spare, symbols[:, 0, row], left, right, exact, loose)
 
 
 def _own_type(model: nn.Module) -> torch.dtype:

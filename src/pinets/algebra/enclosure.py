@@ -19,6 +19,7 @@ from pinets.algebra.domains.tape import Taped, TapeDomain
 from pinets.algebra.domains.zonotope import Zonotope, ZonotopeDomain
 from pinets.algebra.graph import Graph
 from pinets.algebra.inputs import check_inputs, require_module
+from pinets.algebra.shor import Quadratic, least_value
 from pinets.algebra.traced import Traced
 
 __all__ = ["Problem", "TooLargeError", "boxes_of", "check_labels"]
@@ -26,6 +27,7 @@ __all__ = ["Problem", "TooLargeError", "boxes_of", "check_labels"]
 _INTERPOLATIONS = {"upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"}
 _LARGEST = 2**26  # elements of the generators of one value: half a gigabyte
 _AT_ONCE = 2**23  # the same, of all boxes that run together
+_MOST_SYMBOLS, _MOST_DUALS = 128, 64  # inputs and outputs of all boxes, for which duals are solved unasked
 _LARGEST_SLOPES = 2**22  # elements of what errors of one operation do to the outputs
 _OURS = Rounding.of(None)
 
@@ -72,29 +74,63 @@ class Problem:
 
     def enclose(self, boxes: Interval, differences: Tensor | None = None) -> Interval:
         """The outputs over each box; where given, each box's own matrix is applied to them first."""
-        if not self.fits:
-            return self.enclose_plainly(boxes, differences)
 
         def tight(low: Tensor, high: Tensor, *matrix: Tensor) -> Interval:
-            return self.hull(self.zonotope(low, high, *matrix))
+            return self.hull(self.zonotope(low, high, *matrix)) if self.fits else self.linear(low, high, *matrix)
 
         return self._each(tight, boxes, differences).meet(self.enclose_plainly(boxes, differences))
+
+    def sharpen(self, boxes: Interval, known: Interval) -> Interval:
+        """Bounds of the outputs over each box, tightened by Shor's relaxation where that is a matter of a second."""
+        outputs = self.outputs.numel()
+        if not self.fits or self.symbols > _MOST_SYMBOLS or outputs * len(boxes.lower) > _MOST_DUALS:
+            return known
+        lower, upper = (end.clone() for end in (known.lower, known.upper))
+        for row in range(len(lower)):
+            zonotope = self.zonotope(boxes.lower[row : row + 1], boxes.upper[row : row + 1])
+            if zonotope.generators is None or not zonotope.products:
+                continue
+            ends = [
+                [least_value(Quadratic.below(zonotope, n, sign), None).lower for n in range(outputs)]
+                for sign in (1, -1)
+            ]
+            low, high = torch.tensor(ends, dtype=torch.float64).reshape(2, *lower[row].shape)
+            lower[row], upper[row] = torch.maximum(lower[row], low), torch.minimum(upper[row], -high)
+        return Interval(lower, upper)
 
     def zonotope(self, low: Tensor, high: Tensor, differences: Tensor | None = None) -> Zonotope:
         """The outputs over one box, of batch size one; where given, a matrix is applied to them first."""
         inner = ZonotopeDomain(self.rounding, self.symbols)
+        tape, output, rows = self._taped(inner, low, high, differences)
+        found = output.inner
+        assert isinstance(found, Zonotope)
+        if differences is not None:
+            found = inner.product(torch.nn.functional.linear, found, inner.constant(differences))
+        if len(rows) * self.widest > _LARGEST_SLOPES:
+            return found
+        errors, linear = tape.errors(output, rows).reshape(found.error.shape), tape.bound(output, rows)
+        hull = found.hull.meet(linear.reshape(found.error.shape))
+        return replace(found, error=torch.minimum(found.error, errors), hull=hull)
+
+    def linear(self, low: Tensor, high: Tensor, differences: Tensor | None = None) -> Interval:
+        """The same, between linear functions of the inputs: less tight and much faster than a zonotope."""
+        inner = IntervalDomain(self.rounding)
+        tape, output, rows = self._taped(inner, low, high, differences)
+        found = output.hull
+        if differences is not None:
+            found = inner.product(torch.nn.functional.linear, found, inner.constant(differences))
+        return found.meet(tape.bound(output, rows).reshape(found.lower.shape))
+
+    def _taped(
+        self, inner: IntervalDomain | ZonotopeDomain, low: Tensor, high: Tensor, differences: Tensor | None = None
+    ) -> tuple[TapeDomain, Taped, Tensor]:
+        """The operations on a tape, the output, and the linear functions of it that are asked for."""
         tape = TapeDomain(inner)
         output = self._run(tape, tape.box(low, high))
         assert isinstance(output, Taped)
-        found = output.zonotope
-        if differences is not None:
-            found = inner.product(torch.nn.functional.linear, found, inner.constant(differences))
         elements = self.outputs.numel()
-        slopes = torch.eye(elements, dtype=torch.float64) if differences is None else differences
-        if len(slopes) * self.widest > _LARGEST_SLOPES:
-            return found
-        errors = tape.errors(output, slopes.reshape(-1, *self.outputs))
-        return replace(found, error=torch.minimum(found.error, errors.reshape(found.error.shape)))
+        rows = torch.eye(elements, dtype=torch.float64) if differences is None else differences
+        return tape, output, rows.reshape(-1, *self.outputs)
 
     def hull(self, found: Zonotope) -> Interval:
         """All values of a zonotope of :meth:`zonotope`."""
@@ -112,16 +148,16 @@ class Problem:
 
         return self._each(plain, boxes, differences)
 
-    def slope(self, boxes: Interval) -> Interval:
-        """The derivatives of the outputs over each box, along all directions of a length of at most one."""
+    def rate(self, boxes: Interval) -> Tensor:
+        """How fast the outputs change at most over each box, as all inputs do."""
         inner = ZonotopeDomain(self.rounding, 2 * self.symbols)
-        if 2 * self.symbols * self.widest > _LARGEST:
-            raise TooLargeError(
-                f"the network is too large: {self.symbols} inputs and values of {self.widest} elements need more "
-                f"memory than the limit allows"
-            )
 
-        def derivative(low: Tensor, high: Tensor) -> Interval:
+        def backwards(low: Tensor, high: Tensor) -> Interval:
+            tape, output, rows = self._taped(IntervalDomain(self.rounding), low, high)
+            found = tape.rates(output, rows).reshape(self.outputs)
+            return Interval(-found, found)
+
+        def forwards(low: Tensor, high: Tensor) -> Interval:
             ones = torch.ones(self.inputs, dtype=torch.float64)
             start = Dual(inner.box(low, high), inner.box(-ones, ones, first=self.symbols))
             found = self._run(DualDomain(inner), start)
@@ -132,7 +168,10 @@ class Problem:
             assert isinstance(found.tangent, Zonotope)
             return found.tangent.hull
 
-        return self._each(derivative, boxes)
+        found = self._each(backwards, boxes)
+        if 2 * self.symbols * self.widest <= _LARGEST:
+            found = found.meet(self._each(forwards, boxes))
+        return torch.maximum(found.upper, -found.lower)
 
     def _run(self, domain: Domain, start: Value, *matrix: Tensor) -> Value:
         (found,) = self.graph.run(domain, [start], dtype=torch.float64, rounds_constants=True)

@@ -12,8 +12,8 @@ import io
 import logging
 import operator
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -43,12 +43,20 @@ class TraceError(ValueError):
 
 @dataclass(frozen=True)
 class Graph:
-    """The operations of a network in evaluation mode, without side effects, and its constants."""
+    """The operations of a network in evaluation mode, without side effects, and its constants.
+
+    ``sources`` has the names that constants have as parameters and buffers of the network.
+    """
 
     nodes: list[fx.Node]
     constants: dict[str, Tensor]
     inputs: list[str]
     outputs: list[str]
+    sources: dict[str, str] = field(default_factory=dict)
+
+    def with_state(self, state: Mapping[str, Tensor]) -> Graph:
+        """The same operations with other parameters and buffers."""
+        return replace(self, constants={**self.constants, **{name: state[key] for name, key in self.sources.items()}})
 
     @property
     def float_types(self) -> list[torch.dtype]:
@@ -64,6 +72,7 @@ class Graph:
         dtype: torch.dtype | None = None,
         *,
         rounds_constants: bool = False,
+        gradients: bool = False,
     ) -> list[Any]:
         """Run the graph on values of a domain and return those of the outputs.
 
@@ -73,6 +82,7 @@ class Graph:
             dtype: Converts all constants to this type; None keeps their own.
             rounds_constants: Whether sums and products of constants run in the domain too, so that it knows their
                 rounding: a bias computed from two factors, for example.
+            gradients: Whether autograd follows the computation.
         """
         known: dict[str, Any] = {name: _convert(value, dtype) for name, value in self.constants.items()}
         known.update(zip(self.inputs, values, strict=True))
@@ -82,7 +92,7 @@ class Graph:
         def look_up(node: fx.Node) -> Any:
             return known[node.name]
 
-        with torch.no_grad():
+        with contextlib.nullcontext() if gradients else torch.no_grad():
             for node in self.nodes:
                 args: Any = fx.map_arg(node.args, look_up)
                 kwargs: Any = fx.map_arg(node.kwargs, look_up)
@@ -123,11 +133,8 @@ def graph_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> Graph:
     signature = exported.graph_signature
     known: dict[str, Any] = {**exported.state_dict, **exported.constants}
     constants: dict[str, Tensor] = {}
-    inputs_to = {
-        **signature.inputs_to_parameters,
-        **signature.inputs_to_buffers,
-        **signature.inputs_to_lifted_tensor_constants,
-    }
+    state = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    inputs_to = {**state, **signature.inputs_to_lifted_tensor_constants}
     nodes = []
     for node in exported.graph.nodes:
         if node.op == "placeholder" and node.name in inputs_to:
@@ -141,6 +148,7 @@ def graph_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> Graph:
         constants=constants,
         inputs=list(signature.user_inputs),
         outputs=[str(name) for name in signature.user_outputs],
+        sources=state,
     )
 
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from pinets.algebra.domains.rounding import Rounding
+from pinets.algebra.domains.zonotope import Zonotope
 
 __all__ = ["Quadratic", "Relaxation", "least_value"]
 
@@ -46,6 +47,26 @@ class Quadratic:
     right: Tensor
     exact: Tensor
     loose: Tensor
+
+    @staticmethod
+    def below(zonotope: Zonotope, element: int, sign: int = 1) -> Quadratic:
+        """What one element of a zonotope is at least; with a sign of -1, what the negative element is."""
+        assert zonotope.generators is not None
+        linear = zonotope.generators.flatten(1)[:, element]
+        empty = linear.new_zeros(len(linear), 0)
+        left, right = (
+            torch.cat([empty, *(getattr(part.forms, side) for part in zonotope.products)], 1)
+            for side in ("left", "right")
+        )
+        exact, loose = (
+            torch.cat([empty[0], *(getattr(part, kind).flatten(1)[:, element] for part in zonotope.products)])
+            for kind in ("exact", "loose")
+        )
+        center, size, noise, error = (
+            getattr(zonotope, name).flatten()[element] for name in ("center", "size", "noise", "error")
+        )
+        constant = float(sign * center - noise - error - _OURS.slack(len(exact), size))
+        return Quadratic(constant, sign * linear, left, right, sign * exact, loose)
 
     @property
     def size(self) -> float:

@@ -180,6 +180,11 @@ class Normalize(Transform):
             std.append(float((share * (value - mean[-1]).square()).sum().sqrt()))
         return cls(tuple(mean), tuple(std))
 
+    def range(self) -> tuple[Tensor, Tensor]:
+        """Black and white after normalisation, of shape (channels, 1, 1)."""
+        mean, std = (torch.tensor(value).view(-1, 1, 1) for value in (self.mean, self.std))
+        return -mean / std, (1 - mean) / std
+
     def apply(self, inputs: Tensor, uniforms: Tensor) -> Tensor:
         if inputs.shape[1] != len(self.mean):
             raise ValueError(f"{self} is for {len(self.mean)} channels, got a batch of shape {tuple(inputs.shape)}")

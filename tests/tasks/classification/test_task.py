@@ -5,9 +5,10 @@ import pytest
 import torch
 from sklearn.metrics import top_k_accuracy_score
 
+from pinets import CCP
 from pinets.data import Compose, Normalize
-from pinets.tasks.classification.recipe import Robust
-from pinets.tasks.classification.task import Attacker, Mean, TopKAccuracy, count_top_k
+from pinets.tasks.classification.robustness import Attacker, Ball, Certified, Robust
+from pinets.tasks.classification.task import Mean, TopKAccuracy, count_top_k
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])
@@ -57,7 +58,7 @@ def test_an_attacker_stays_in_the_ball_and_makes_the_network_more_wrong():
     inputs, labels = torch.rand(20, 2, 2, 2), torch.randint(3, (20,))
     radius, least, most = (torch.tensor(value).view(2, 1, 1) for value in ([0.1, 0.2], [0.0, 0.0], [1.0, 0.9]))
     inputs = inputs.clamp(least, most)
-    moved = Attacker(radius, least, most, steps=3)(network, inputs, labels)
+    moved = Attacker(Ball(radius, least, most), steps=3)(network, inputs, labels)
     assert ((moved - inputs).abs() <= radius + 1e-6).all()
     assert (moved >= least).all()
     assert (moved <= most).all()
@@ -69,7 +70,29 @@ def test_robust_training_needs_normalised_images():
     with pytest.raises(ValueError, match="eps must be above 0"):
         Robust(eps=0.0)
     with pytest.raises(ValueError, match="no normalised images"):
-        Robust(eps=0.1).attacker(Compose())
-    attacker = Robust(eps=0.1).attacker(Normalize((0.5,), (0.25,)))
-    assert attacker.radius.item() == pytest.approx(0.4)
-    assert (attacker.least.item(), attacker.most.item()) == (-2.0, 2.0)
+        Robust(eps=0.1).build(Compose())
+    attacker = Robust(eps=0.1).build(Normalize((0.5,), (0.25,)))
+    assert attacker.ball.radius.item() == pytest.approx(0.4)
+    assert (attacker.ball.least.item(), attacker.ball.most.item()) == (-2.0, 2.0)
+
+
+def test_the_certified_loss_grows_from_the_plain_one_beyond_what_an_attack_finds():
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Flatten(), CCP(8, 3, rank=4, order=2))
+    normalize = Normalize((0.5, 0.5), (0.5, 0.25))
+    inputs, labels = normalize(torch.randint(256, (20, 2, 2, 2), dtype=torch.uint8)), torch.randint(3, (20,))
+    certifier = Certified(eps=0.1).build(normalize)
+    certifier.growing = 10
+    losses = [certifier.loss(network, inputs, labels, step).item() for step in (0, 5, 10, 1000)]
+    plain = torch.nn.functional.cross_entropy(network(inputs), labels).item()
+    assert losses[0] == pytest.approx(plain, rel=1e-4)
+    assert losses[0] < losses[1] < losses[2] == losses[3]
+    moved = Robust(eps=0.1, steps=10).build(normalize)(network, inputs, labels)
+    assert losses[2] > torch.nn.functional.cross_entropy(network(moved), labels).item() > plain
+    assert network.training
+
+
+def test_bad_values_of_certified_training_are_refused():
+    for values in ({"eps": 0.0}, {"eps": 0.1, "weight": 0.0}, {"eps": 0.1, "growing": 1.5}):
+        with pytest.raises(ValueError, match=f"{list(values)[-1]} must be"):
+            Certified(**values)

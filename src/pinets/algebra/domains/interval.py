@@ -35,6 +35,9 @@ class Interval(Value):
         """The largest absolute value."""
         return torch.maximum(self.lower.abs(), self.upper.abs())
 
+    def reshape(self, shape: Sequence[int]) -> Interval:
+        return Interval(self.lower.reshape(shape), self.upper.reshape(shape))
+
     def meet(self, other: Interval) -> Interval:
         return Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
 
@@ -43,18 +46,25 @@ class IntervalDomain(Domain):
     """Run a graph on intervals.
 
     Args:
-        rounding: The error of each operation in floating point.
+        rounding: The error of each operation in floating point; None to leave it out, and to compute in any precision.
     """
 
-    def __init__(self, rounding: Rounding) -> None:
+    def __init__(self, rounding: Rounding | None) -> None:
         self.rounding = rounding
 
+    def box(self, lower: Tensor, upper: Tensor) -> Interval:
+        return Interval(lower, upper)
+
     def constant(self, tensor: Tensor) -> Interval:
-        value = tensor.double()
+        value = tensor if self.rounding is None else tensor.double()
         return Interval(value, value)
 
     def linear(self, function: Callable[..., Tensor], *values: Value) -> Interval:
         operands = _as_intervals(values)
+        if self.rounding is None:
+            magnitude = magnitude_of(function)
+            middle, radius = function(*(x.middle for x in operands)), magnitude(*(x.radius for x in operands))
+            return Interval(middle - radius, middle + radius)
         uses = footprints(function, [value.lower for value in operands])
         return map_interval(function, operands, uses, self.rounding)
 
@@ -64,12 +74,14 @@ class IntervalDomain(Domain):
 
     def guard(self, value: Value, reach: Callable[..., Tensor], *operands: Value) -> Interval:
         (found,), given = _as_intervals([value]), _as_intervals(operands)
+        if self.rounding is None:
+            return found
         stray = self.rounding.stray(reach(*(operand.size for operand in given)))
         return Interval(found.lower - stray, found.upper + stray)
 
-    def reciprocal(self, value: Value) -> Interval:
+    def reciprocal(self, value: Value) -> Interval | None:
         (found,) = _as_intervals([value])
-        return invert_interval(found, self.rounding)
+        return None if self.rounding is None else invert_interval(found, self.rounding)
 
 
 def invert_interval(value: Interval, rounding: Rounding) -> Interval:
@@ -97,7 +109,7 @@ def map_interval(
 
 
 def multiply_intervals(
-    function: Callable[[Tensor, Tensor], Tensor], x: Interval, y: Interval, rounding: Rounding
+    function: Callable[[Tensor, Tensor], Tensor], x: Interval, y: Interval, rounding: Rounding | None
 ) -> Interval:
     """The values of a function of two intervals that is linear in each: exactly for elementwise products."""
     if function is torch.mul:
@@ -107,13 +119,15 @@ def multiply_intervals(
             low, high = torch.minimum(low, corner), torch.maximum(high, corner)
         if x is y:
             low = torch.where((x.lower <= 0) & (x.upper >= 0), 0.0, torch.minimum(corners[0], corners[3]))
-        slack = rounding.slack(1, x.size * y.size)
+        slack = 0.0 if rounding is None else rounding.slack(1, x.size * y.size)
         return Interval(low - slack, high + slack)
     magnitude = magnitude_of(function)
-    middle = function(x.middle, y.middle)
-    size = magnitude(x.size, y.size)
-    radius = magnitude(x.radius, y.size) + magnitude(x.middle.abs(), y.radius)
-    radius = radius + rounding.slack(count_products(function, x.lower, y.lower), size)
+    middle, radius = function(x.middle, y.middle), magnitude(x.radius, y.size)
+    if y.lower is not y.upper:  # else a constant
+        radius = radius + magnitude(x.middle.abs(), y.radius)
+    if rounding is not None:
+        count = count_products(function, x.lower, y.lower)
+        radius = radius + rounding.slack(count, magnitude(x.size, y.size))
     return Interval(middle - radius, middle + radius)
 
 

@@ -1,129 +1,270 @@
-r"""How far a network's own rounding can take its outputs, by what each operation's error does to them.
+r"""What the operations of a network do to its outputs, found backwards: rounding errors, linear bounds, slopes.
 
-Operation :math:`k` errs by at most :math:`\delta_k`. Exchanging exact results for rounded ones, one operation after the
-other, gives
+A graph runs in another domain, and the tape remembers the operations, each with what its result lies in. Backwards
+through them,
 
-.. math:: |\hat f - f| \le \sum_k \sup |\lambda_k|^T \delta_k
-
-where :math:`\lambda_k` is the derivative of the output with respect to the result of operation :math:`k`, anywhere
-where exact and rounded results can be: an interval, found backwards. An error carried forwards by absolute values
-grows with every layer; here it grows with what the layers really do to it.
+- rounding takes an output :math:`f` at most :math:`\sum_k \sup |\lambda_k|^T \delta_k` away, where :math:`\delta_k` is
+  the error of operation :math:`k` and :math:`\lambda_k` the derivative of the output with respect to its result,
+  anywhere where exact and rounded results can be. An error carried forwards by absolute values grows with every layer;
+  here it grows with what the layers really do to it;
+- an output is at least a linear function of the inputs. With :math:`x = c_x + r_x a` and :math:`y = c_y + r_y b`,
+  :math:`|a|, |b| \le 1`, a product is :math:`xy = c_x y + c_y x - c_x c_y + r_x r_y ab`, and only the last term is not
+  linear. That needs one number for each value and output, where a zonotope needs one for each value and input.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from pinets.algebra.domains.base import Domain, Value
-from pinets.algebra.domains.footprint import magnitude_of
-from pinets.algebra.domains.interval import Interval
+from pinets.algebra.domains.footprint import count_terms, footprints, magnitude_of
+from pinets.algebra.domains.interval import Interval, IntervalDomain, count_products
 from pinets.algebra.domains.rounding import Rounding
 from pinets.algebra.domains.zonotope import Zonotope, ZonotopeDomain
 
-__all__ = ["Taped", "TapeDomain"]
+__all__ = ["TapeDomain", "Taped"]
 
 _OURS = Rounding.of(None)
+_AT_ONCE = 2**22  # elements of the slopes of several outputs with respect to all values
+_MOST_WORK = 2**31  # outputs times elements of all values, beyond which the bounds of a factor are not sharpened
 
 
 @dataclass(frozen=True)
 class Taped(Value):
-    """A zonotope, and the number of the operation that gave it; None for inputs and constants."""
+    """A value of the inner domain.
 
-    zonotope: Zonotope
+    Attributes:
+        inner: The value.
+        number: Of the operation that gave it; None for constants.
+        varies: Whether it depends on the input.
+        sums: How often it was summed up since the input. Intervals are exact after one sum.
+    """
+
+    inner: Interval | Zonotope
     number: int | None = None
+    varies: bool = False
+    sums: int = 0
+
+    @property
+    def hull(self) -> Interval:
+        return self.inner if isinstance(self.inner, Interval) else self.inner.hull
 
 
 @dataclass(frozen=True)
 class _Record:
-    result: Zonotope
-    operands: tuple[Taped, ...]
-    backwards: Callable[[Interval, int], Interval]  # slopes for the result give those for one of the operands
+    """An operation; the input, if it has no operands.
+
+    Attributes:
+        hull: All that its result can be.
+        operands: What it takes.
+        function: What it does to them: a linear function of all, or of each of two if it ``multiplies``.
+        error: How far rounding takes its result away.
+        size: The largest sum of the absolute values of its terms.
+    """
+
+    hull: Interval
+    operands: tuple[Taped, ...] = ()
+    function: Callable[..., Tensor] = torch.clone
+    multiplies: bool = False
+    error: Tensor | None = None
+    size: Tensor | None = None
+
+    def slopes(self, slope: Interval, position: int) -> Interval:
+        """Derivatives by the result give those by an operand, at all values of the others."""
+        magnitude, hulls = magnitude_of(self.function), [operand.hull for operand in self.operands]
+        widened = slope.radius + _OURS.gamma(slope.lower.numel()) * slope.size
+
+        def transposed(function: Callable[..., Tensor], other: Tensor | None = None) -> Callable[[Tensor], Tensor]:
+            at = [hull.lower if other is None or number == position else other for number, hull in enumerate(hulls)]
+            return _transpose(function, at, position)
+
+        if not self.multiplies:
+            return _around(transposed(self.function)(slope.middle), transposed(magnitude)(widened))
+        other = hulls[1 - position]
+        radius = transposed(magnitude, other.middle.abs())(widened)
+        radius = radius + transposed(magnitude, other.radius)(slope.size) * (1 + _OURS.gamma(slope.lower.numel()))
+        return _around(transposed(self.function, other.middle)(slope.middle), radius)
+
+    def relaxed(self, slopes: Tensor) -> tuple[dict[int, Tensor], Tensor, Tensor]:
+        """Linear functions of the result lie between two of the operands, which differ by constants.
+
+        Returns:
+            The coefficients for each operand that is no constant, by its position; the lower constants; the upper ones.
+        """
+        hulls = [operand.hull for operand in self.operands]
+        at, varying = [hull.middle for hull in hulls], [n for n, o in enumerate(self.operands) if o.number is not None]
+        parts = {position: _transpose(self.function, at, position)(slopes) for position in varying}
+        magnitude = magnitude_of(self.function)
+        if not self.multiplies:
+            constant, rest = slopes.new_zeros(len(slopes)), None
+            if len(varying) < len(hulls):
+                zeros = {position: torch.zeros_like(at[position]) for position in varying}
+                constant = _dot(slopes, self.function(*(zeros.get(n, hull.middle) for n, hull in enumerate(hulls))))
+                rest = magnitude(*(zeros.get(n, hull.radius) for n, hull in enumerate(hulls)))
+        elif len(varying) == 2:
+            constant, rest = -_dot(slopes, self.function(*at)), magnitude(*(hull.radius for hull in hulls))
+            if self.function is torch.mul and self.operands[0].number == self.operands[1].number:  # a square
+                return parts, constant + _dot(slopes.clamp(max=0), rest), constant + _dot(slopes.clamp(min=0), rest)
+        else:
+            constant = slopes.new_zeros(len(slopes))
+            rest = magnitude(*(hull.size if n in varying else hull.radius for n, hull in enumerate(hulls)))
+        spread = 0.0 if rest is None else _dot(slopes.abs(), rest)
+        return parts, constant - spread, constant + spread
 
 
 class TapeDomain(Domain):
-    """Run a graph on zonotopes and remember the operations.
+    """Run a graph in another domain and remember the operations.
 
     Args:
-        inner: The zonotopes.
+        inner: Intervals or zonotopes.
     """
 
-    def __init__(self, inner: ZonotopeDomain) -> None:
-        self.inner = inner
+    def __init__(self, inner: IntervalDomain | ZonotopeDomain) -> None:
+        self.inner, self.rounding = inner, inner.rounding
         self._records: list[_Record] = []
+        self._sharp: dict[int, Interval] = {}
 
     def box(self, lower: Tensor, upper: Tensor) -> Taped:
-        """All between two tensors."""
-        return Taped(self.inner.box(lower, upper))
+        """The input: all between two tensors."""
+        self._records.append(_Record(Interval(lower, upper)))
+        return Taped(self.inner.box(lower, upper), 0, varies=True)
 
     def constant(self, tensor: Tensor) -> Taped:
         return Taped(self.inner.constant(tensor))
 
     def linear(self, function: Callable[..., Tensor], *values: Value) -> Taped:
         operands = _as_taped(values)
-        zeros = [torch.zeros_like(operand.zonotope.center) for operand in operands]
-
-        def backwards(slope: Interval, position: int) -> Interval:
-            forth, size = (_transpose(f, zeros, position) for f in (function, magnitude_of(function)))
-            return _around(forth(slope.middle), size(_widened(slope)))
-
-        result = self.inner.linear(function, *(operand.zonotope for operand in operands))
-        return self._remember(result, operands, backwards)
+        result = self.inner.linear(function, *(operand.inner for operand in operands))
+        if self.rounding is None:
+            return self._remember(result, operands, function)
+        at = [operand.hull.lower for operand in operands]
+        uses = footprints(function, at)
+        count, picks = count_terms(function, uses, at), all(use.picks for use in uses)
+        size = magnitude_of(function)(*(operand.hull.size for operand in operands))
+        error = self.rounding.slack(count, size) if count else torch.zeros_like(size)
+        sums = 0 if picks and sum(operand.varies for operand in operands) <= 1 else 1
+        return self._remember(result, operands, function, error=error, size=size, sums=sums)
 
     def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Taped:
         operands = _as_taped((left, right))
-        hulls, magnitude = [operand.zonotope.hull for operand in operands], magnitude_of(function)
-
-        def backwards(slope: Interval, position: int) -> Interval:
-            other = hulls[1 - position]
-
-            def beside(f: Callable[..., Tensor], factor: Tensor) -> Callable[[Tensor], Tensor]:
-                own = hulls[position].lower
-                return _transpose(f, [own, factor] if position == 0 else [factor, own], position)
-
-            radius = beside(magnitude, other.middle.abs())(_widened(slope))
-            radius = radius + beside(magnitude, other.radius)(slope.size) * (1 + _OURS.gamma(slope.lower.numel()))
-            return _around(beside(function, other.middle)(slope.middle), radius)
-
-        result = self.inner.product(function, operands[0].zonotope, operands[1].zonotope)
-        return self._remember(result, operands, backwards)
+        if all(operand.varies for operand in operands):
+            operands = [self._sharpened(operand) for operand in operands]
+        x, y = operands
+        result = self.inner.product(function, x.inner, y.inner)
+        if self.rounding is None:
+            return self._remember(result, operands, function, multiplies=True)
+        size = magnitude_of(function)(x.hull.size, y.hull.size)
+        error = self.rounding.slack(count_products(function, x.hull.lower, y.hull.lower), size)
+        sums = 2 if x.varies and y.varies else int(function is not torch.mul)
+        return self._remember(result, operands, function, multiplies=True, error=error, size=size, sums=sums)
 
     def guard(self, value: Value, reach: Callable[..., Tensor], *operands: Value) -> Taped:
         (found,), given = _as_taped([value]), _as_taped(operands)
-        result = self.inner.guard(found.zonotope, reach, *(operand.zonotope for operand in given))
-        return self._remember(result, [found], lambda slope, position: slope)
+        if self.rounding is None:
+            return found
+        result = self.inner.guard(found.inner, reach, *(operand.inner for operand in given))
+        stray = self.rounding.stray(reach(*(operand.hull.size for operand in given)))
+        error = stray.expand(found.hull.lower.shape)
+        return self._remember(result, [found], lambda x: x, error=error, size=found.hull.size)
 
-    def reciprocal(self, value: Value) -> Taped:
+    def reciprocal(self, value: Value) -> Taped | None:
         (found,) = _as_taped([value])
-        return Taped(self.inner.reciprocal(found.zonotope))  # its noise holds all that is unknown about it
+        inverse = self.inner.reciprocal(found.inner)  # its interval holds all that is unknown about it
+        return None if inverse is None else Taped(inverse)
 
-    def errors(self, output: Taped, slopes: Tensor) -> Tensor:
+    def errors(self, output: Taped, rows: Tensor) -> Tensor:
         """How far rounding can take linear functions of the output, whose coefficients are (functions, *shape)."""
-        total = torch.zeros(len(slopes), dtype=torch.float64)
-        known = {output.number: Interval(slopes, slopes)}
+        total = rows.new_zeros(len(rows))
+        for record, slope in self._slopes(output, rows):
+            if record.error is not None:
+                total = total + _dot(slope.size, record.error) * (1 + _OURS.gamma(record.error.numel()))
+        return torch.where(total.isnan(), torch.inf, total * (1 + _OURS.gamma(len(self._records))))
+
+    def rates(self, output: Taped, rows: Tensor) -> Tensor:
+        """How fast linear functions of the output change at most, as all elements of the input do."""
+        for record, slope in self._slopes(output, rows):
+            if not record.operands:
+                total = slope.size.reshape(len(rows), -1).sum(1) * (1 + _OURS.gamma(record.hull.lower.numel()))
+                return torch.where(total.isnan(), torch.inf, total)
+        return rows.new_zeros(len(rows))
+
+    def bound(self, output: Taped, rows: Tensor) -> Interval:
+        """Bounds of linear functions of the output, as the network rounds it."""
+        low = high = spread = rows.new_zeros(len(rows))
+        known = {output.number: rows}
+        for number in reversed(range(len(self._records))):
+            slopes, record = known.pop(number, None), self._records[number]
+            if slopes is None:
+                continue
+            steepness = slopes.abs()
+            if self.rounding is not None:
+                size = record.hull.size if record.size is None else record.size
+                count = size.numel() + sum(operand.hull.lower.numel() for operand in record.operands)
+                loss = 4 * _OURS.slack(count + len(self._records), size)
+                spread = spread + _dot(steepness, loss if record.error is None else loss + record.error)
+            if not record.operands:
+                spread = spread + _dot(steepness, record.hull.radius)
+                low, high = (total + _dot(slopes, record.hull.middle) for total in (low, high))
+                continue
+            parts, below, above = record.relaxed(slopes)
+            low, high = low + below, high + above
+            for position, part in parts.items():
+                operand = record.operands[position].number
+                known[operand] = part if operand not in known else known[operand] + part
+        low, high = low - spread, high + spread  # what overflows is not a number, and can be anything
+        return Interval(torch.where(low.isnan(), -torch.inf, low), torch.where(high.isnan(), torch.inf, high))
+
+    def _slopes(self, output: Taped, rows: Tensor) -> Iterator[tuple[_Record, Interval]]:
+        """The derivatives of linear functions of the output with respect to the result of each operation."""
+        known = {output.number: Interval(rows, rows)}
         for number in reversed(range(len(self._records))):
             slope, record = known.pop(number, None), self._records[number]
             if slope is None:
                 continue
-            fresh = record.result.fresh
-            total = total + (slope.size * fresh).reshape(len(slopes), -1).sum(1) * (1 + _OURS.gamma(fresh.numel()))
+            yield record, slope
             for position, operand in enumerate(record.operands):
                 if operand.number is None:
                     continue
-                found, before = record.backwards(slope, position), known.get(operand.number)
+                found, before = record.slopes(slope, position), known.get(operand.number)
                 if before is not None:
                     found = _around(before.middle + found.middle, before.radius + found.radius)
                 known[operand.number] = found
-        return torch.where(total.isnan(), torch.inf, total * (1 + _OURS.gamma(len(self._records))))
+
+    def _sharpened(self, value: Taped) -> Taped:
+        """A factor with tighter bounds, where plain intervals are loose and the work is affordable."""
+        if self.rounding is None or value.sums < 2 or value.number is None:
+            return value
+        if value.number not in self._sharp:
+            shape = value.hull.lower.shape
+            elements = sum(record.hull.lower.numel() for record in self._records[: value.number + 1])
+            if shape.numel() * elements > _MOST_WORK:
+                return value
+            rows = torch.eye(shape.numel(), dtype=torch.float64).reshape(-1, *shape)
+            found = [self.bound(value, some) for some in rows.split(max(1, _AT_ONCE // elements))]
+            low, high = torch.cat([part.lower for part in found]), torch.cat([part.upper for part in found])
+            self._sharp[value.number] = value.hull.meet(Interval(low, high).reshape(shape))
+        hull = self._sharp[value.number]
+        return replace(value, inner=hull if isinstance(value.inner, Interval) else replace(value.inner, hull=hull))
 
     def _remember(
-        self, result: Zonotope, operands: Sequence[Taped], backwards: Callable[[Interval, int], Interval]
+        self,
+        result: Interval | Zonotope,
+        operands: Sequence[Taped],
+        function: Callable[..., Tensor],
+        *,
+        multiplies: bool = False,
+        error: Tensor | None = None,
+        size: Tensor | None = None,
+        sums: int = 0,
     ) -> Taped:
-        self._records.append(_Record(result, tuple(operands), backwards))
-        return Taped(result, len(self._records) - 1)
+        varies, before = any(operand.varies for operand in operands), max(operand.sums for operand in operands)
+        found = Taped(result, len(self._records), varies, before + sums)
+        self._records.append(_Record(found.hull, tuple(operands), function, multiplies, error, size))
+        return found
 
 
 def _transpose(function: Callable[..., Tensor], at: Sequence[Tensor], position: int) -> Callable[[Tensor], Tensor]:
@@ -140,9 +281,9 @@ def _transpose(function: Callable[..., Tensor], at: Sequence[Tensor], position: 
     return transposed
 
 
-def _widened(slope: Interval) -> Tensor:
-    """The radius of slopes, with the rounding of the sums that map them: at most over all their elements."""
-    return slope.radius + _OURS.gamma(slope.lower.numel()) * slope.size
+def _dot(slopes: Tensor, value: Tensor) -> Tensor:
+    """Linear functions of a value, whose coefficients are (functions, *shape)."""
+    return (slopes * value).reshape(len(slopes), -1).sum(1)
 
 
 def _around(middle: Tensor, radius: Tensor) -> Interval:

@@ -75,8 +75,7 @@ class Zonotope(Value):
     generators: Tensor | None  # (symbols, *shape); None for a constant
     products: tuple[Products, ...]
     noise: Tensor
-    error: Tensor  # of the network's own rounding, accumulated
-    fresh: Tensor  # the same, of the last operation alone
+    error: Tensor  # of the network's own rounding
     rest: Tensor  # the largest value of all products together
     hull: Interval
 
@@ -115,7 +114,6 @@ class Zonotope(Value):
             tuple(Products(p.forms, _expand(p.exact, shape), _expand(p.loose, shape)) for p in self.products),
             self.noise.expand(shape),
             self.error.expand(shape),
-            self.fresh.expand(shape),
             self.rest.expand(shape),
             Interval(self.hull.lower.expand(shape), self.hull.upper.expand(shape)),
         )
@@ -140,12 +138,12 @@ class ZonotopeDomain(Domain):
         own = torch.eye(elements, dtype=torch.float64) * radius.flatten()
         generators = torch.cat([others[:first], own, others[first + elements :]]).reshape(-1, *lower.shape)
         zero = torch.zeros_like(lower)
-        return Zonotope(hull.middle, generators, (), zero, zero, zero, zero, hull)
+        return Zonotope(hull.middle, generators, (), zero, zero, zero, hull)
 
     def constant(self, tensor: Tensor) -> Zonotope:
         value = tensor.double()
         zero = torch.zeros_like(value)
-        return Zonotope(value, None, (), zero, zero, zero, zero, Interval(value, value))
+        return Zonotope(value, None, (), zero, zero, zero, Interval(value, value))
 
     def linear(self, function: Callable[..., Tensor], *values: Value) -> Zonotope:
         operands = _as_zonotopes(values)
@@ -158,13 +156,11 @@ class ZonotopeDomain(Domain):
         noise, error, rest = (
             magnitude(*(getattr(value, part) for value in operands)) for part in ("noise", "error", "rest")
         )
-        fresh = torch.zeros_like(noise)
         if count:
             size = magnitude(*(value.size for value in operands))
-            fresh = self.rounding.slack(count, size)
-            noise, error = noise + self._ours(count, size), error + fresh
+            noise, error = noise + self._ours(count, size), error + self.rounding.slack(count, size)
         products = _push_products(function, uses, operands)
-        found = Zonotope(center, _push(function, operands), products, noise, error, fresh, rest, hull)
+        found = Zonotope(center, _push(function, operands), products, noise, error, rest, hull)
         return self._known(found, sums=not all(use.picks for use in uses))
 
     def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Zonotope:
@@ -182,13 +178,13 @@ class ZonotopeDomain(Domain):
         (found,), given = _as_zonotopes([value]), _as_zonotopes(operands)
         stray = self.rounding.stray(reach(*(operand.hull.size for operand in given))).expand(found.center.shape)
         hull = Interval(found.hull.lower - stray, found.hull.upper + stray)
-        return replace(found, error=found.error + stray, fresh=stray, hull=hull)
+        return replace(found, error=found.error + stray, hull=hull)
 
     def reciprocal(self, value: Value) -> Zonotope:
         (found,) = _as_zonotopes([value])
         hull = invert_interval(found.hull, self.rounding)
         zero = torch.zeros_like(hull.lower)
-        return Zonotope(hull.middle, None, (), hull.radius, zero, zero, zero, hull)
+        return Zonotope(hull.middle, None, (), hull.radius, zero, zero, hull)
 
     def _multiply(self, x: Zonotope, y: Zonotope, hull: Interval, fresh: Tensor, ours: Tensor) -> Zonotope:
         r"""With :math:`x = c_x + g_x + q_x + \theta_x` and the same for y, and :math:`d_y = y - c_y`:
@@ -220,7 +216,7 @@ class ZonotopeDomain(Domain):
             else:
                 noise = noise + x.reach * y.reach
         center = x.center * y.center
-        found = Zonotope(center, generators, _merged(products), noise + ours, error + fresh, fresh, rest, hull)
+        found = Zonotope(center, generators, _merged(products), noise + ours, error + fresh, rest, hull)
         return self._known(found, sums=False)
 
     def _bilinear(
@@ -264,7 +260,7 @@ class ZonotopeDomain(Domain):
             )
             for part in y.products
         ]
-        found = Zonotope(center, generators, _merged(products), noise + ours, error + fresh, fresh, rest, hull)
+        found = Zonotope(center, generators, _merged(products), noise + ours, error + fresh, rest, hull)
         return self._known(found, sums=True)
 
     def _known(self, loose: Zonotope, *, sums: bool) -> Zonotope:

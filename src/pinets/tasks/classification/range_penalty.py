@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pinets._nearest import did_you_mean
+from pinets.data import Normalize, Transform
 from pinets.engine.optimization import require_range
 
 __all__ = ["BatchStatistics", "Damage", "LayerOutputs", "RangePenalty", "matching_layers"]
@@ -65,6 +66,13 @@ class Damage:
 
     black: Tensor
     white: Tensor
+
+    @staticmethod
+    def of(normalize: Transform) -> Damage:
+        """For images that are normalised so."""
+        if not isinstance(normalize, Normalize):
+            raise ValueError(f"range_penalty.damaged is for normalised images, and these inputs are {normalize}")
+        return Damage(*normalize.range())
 
     def __call__(self, inputs: Tensor) -> Tensor:
         black, white = self.black.to(inputs), self.white.to(inputs)

@@ -47,13 +47,14 @@ from pinets.engine.recipe import InputInfo, Recipe, evaluation_batches
 from pinets.engine.task import Split
 from pinets.engine.values import to_json
 from pinets.tasks.classification.range_penalty import Damage, RangePenalty
+from pinets.tasks.classification.robustness import Certified, Robust
 from pinets.tasks.classification.speech.augment import speech_features
-from pinets.tasks.classification.task import Attacker, Classification
+from pinets.tasks.classification.task import Classification
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["ClassificationRecipe", "Images", "Inputs", "Model", "RangePenalty", "Robust", "Speech"]
+__all__ = ["Certified", "ClassificationRecipe", "Images", "Inputs", "Model", "RangePenalty", "Robust", "Speech"]
 
 # mean and deviation of ImageNet's training images by the number of channels; for grey images their average
 _IMAGENET = {3: Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)), 1: Normalize((0.449,), (0.226,))}
@@ -196,31 +197,6 @@ class Speech:
             return replace(features, missing=str(error))
 
 
-@dataclass(frozen=True)
-class Robust:
-    """Training for proofs: on the worst inputs around the training images that an attack finds.
-
-    The bounds of :func:`pinets.algebra.verify` are so close to what attacks reach that training against an attack
-    trains what they prove.
-
-    Args:
-        eps: Radius around an image, in pixels from 0 to 1.
-        steps: Of the attack.
-    """
-
-    eps: float
-    steps: int = 3
-
-    def __post_init__(self) -> None:
-        require_range("eps", self.eps, above=0, below=1)
-        require_range("steps", self.steps, at_least=1)
-
-    def attacker(self, normalize: Transform) -> Attacker:
-        """The attack on normalised images."""
-        black, white = _pixel_range(normalize, "robust")
-        return Attacker(self.eps * (white - black), black, white, self.steps)
-
-
 @dataclass(frozen=True, kw_only=True)
 class ClassificationRecipe(Recipe):
     """All values of training one classifier.
@@ -253,7 +229,7 @@ class ClassificationRecipe(Recipe):
     average: float = 0.0
     input_noise: float = 0.0
     gate_decay: float | None = None
-    robust: Robust | None = None
+    robust: Robust | Certified | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -299,7 +275,6 @@ class ClassificationRecipe(Recipe):
             )
 
         penalty = self.range_penalty
-        damaged = penalty is not None and penalty.damaged > 0
         task = Classification(
             network,
             samples=samples,
@@ -308,10 +283,10 @@ class ClassificationRecipe(Recipe):
             clip=self.clip,
             top_k=self.top_k,
             range_penalty=penalty,
-            damage=Damage(*_pixel_range(data.evaluation, "range_penalty.damaged")) if damaged else None,
+            damage=Damage.of(data.evaluation) if penalty is not None and penalty.damaged else None,
             average=self.average,
             input_noise=self.input_noise,
-            attacker=None if self.robust is None else self.robust.attacker(data.evaluation),
+            robust=None if self.robust is None else self.robust.build(data.evaluation),
         )
         seed_processes_apart(self.seed, accelerator)
         return task
@@ -322,6 +297,8 @@ class ClassificationRecipe(Recipe):
         optimizer = self.optimizer.build(self._parameters(task.network))
         schedule = self.schedule.attach(optimizer, steps_per_epoch=plan.steps_per_epoch, epochs=self.epochs)
         task.batches = batches
+        if isinstance(self.robust, Certified):
+            task.grow_ball(round(self.robust.growing * plan.steps))
         task.optimizers, task.schedules = {"model": accelerator.prepare(optimizer)}, {"model": schedule}
         return plan
 
@@ -335,14 +312,6 @@ class ClassificationRecipe(Recipe):
         if not groups[True]:
             raise ValueError(f"gate_decay is {self.gate_decay}, and the network has no layers named gate")
         return [{"params": groups[False]}, {"params": groups[True], "weight_decay": self.gate_decay}]
-
-
-def _pixel_range(normalize: Transform, option: str) -> tuple[Tensor, Tensor]:
-    """Pixels 0 and 1 as a network of normalised images sees them, of shape (channels, 1, 1)."""
-    if not isinstance(normalize, Normalize):
-        raise ValueError(f"{option} is for normalised images, and these inputs are no such, but {normalize}")
-    mean, std = (torch.tensor(value).view(-1, 1, 1) for value in (normalize.mean, normalize.std))
-    return -mean / std, (1 - mean) / std
 
 
 def _network_mismatches(network: nn.Module, shape: tuple[int, ...], classes: int) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,42 +20,14 @@ from pinets.tasks.classification.range_penalty import (
     RangePenalty,
     matching_layers,
 )
+from pinets.tasks.classification.robustness import Attacker, Certifier
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["Attacker", "Classification", "Mean", "TopKAccuracy", "count_top_k"]
+__all__ = ["Classification", "Mean", "TopKAccuracy", "count_top_k"]
 
 Labelled = tuple[Tensor, Tensor]
-
-
-@dataclass(frozen=True)
-class Attacker:
-    """Moves inputs, within a ball, to where the network is most wrong: projected gradient ascent on the loss.
-
-    Args:
-        radius: Of the ball, in the network's inputs; one number per channel, of shape (channels, 1, 1).
-        least: What inputs cannot fall below, in the same shape.
-        most: What inputs cannot exceed.
-        steps: Of the ascent, from a random point of the ball.
-    """
-
-    radius: Tensor
-    least: Tensor
-    most: Tensor
-    steps: int
-
-    def __call__(self, network: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-        radius, least, most = (value.to(inputs) for value in (self.radius, self.least, self.most))
-        low, high = torch.maximum(inputs - radius, least), torch.minimum(inputs + radius, most)
-        points = low + (high - low) * torch.rand_like(inputs)
-        for step in range(self.steps):
-            points.requires_grad_()
-            loss = F.cross_entropy(network(points), labels, reduction="sum")
-            (slope,) = torch.autograd.grad(loss, points)
-            length = 2 * radius * (1 - step / self.steps)
-            points = (points.detach() + length * slope.sign()).clamp(low, high)
-        return points
 
 
 class Classification(Task):
@@ -74,7 +45,8 @@ class Classification(Task):
         average: How much a step keeps of the moving average of the weights, which is then what is evaluated and saved
             as ``model``; 0 for none.
         input_noise: Standard deviation of the Gaussian noise added to training inputs.
-        attacker: Moves the training inputs first, for a network whose answers are to be proven around inputs.
+        robust: Moves the training inputs first, or adds a loss, for a network whose answers are to be proven around
+            inputs.
     """
 
     def __init__(
@@ -90,7 +62,7 @@ class Classification(Task):
         damage: Damage | None = None,
         average: float = 0.0,
         input_noise: float = 0.0,
-        attacker: Attacker | None = None,
+        robust: Attacker | Certifier | None = None,
     ) -> None:
         self._average = _moving_average(network, average).to(accelerator.device) if average else None
         self._range_penalty = range_penalty
@@ -110,34 +82,41 @@ class Classification(Task):
         self._clip = clip
         self._top_k = top_k
         self._input_noise = input_noise
-        self._attacker = attacker
+        self._robust = robust
+        self._updates = 0
 
     def train_step(self, batch: Labelled) -> dict[str, Tensor]:
         inputs, labels = self._place(batch)
         if self._input_noise:
             inputs = inputs + self._input_noise * torch.randn_like(inputs)
-        if self._attacker is not None:
+        if isinstance(self._robust, Attacker):
             self.network.eval()  # batch statistics are those of the moved inputs alone
-            inputs = self._attacker(self.network, inputs, labels)
+            inputs = self._robust(self.network, inputs, labels)
         self.network.train()
-        logged = {}
+        logged: dict[str, Tensor] = {}
         with self._accelerator.accumulate(self.network):
-            if self._range_penalty is None:
-                scores, penalty = self.network(inputs), None
-            else:
-                scores, penalty = self._penalised(inputs, self._range_penalty)
-                logged = {"range_penalty": penalty.detach()}
+            scores, penalty = self._penalised(inputs)
             loss = F.cross_entropy(scores, labels, label_smoothing=self._label_smoothing)
+            if isinstance(self._robust, Certifier):
+                bare = self._accelerator.unwrap_model(self.network)
+                certified = self._robust.loss(bare, inputs, labels, self._updates)
+                logged = {"certified_loss": certified.detach()}
+                loss = (1 - self._robust.weight) * loss + self._robust.weight * certified
             if penalty is not None:
+                logged["range_penalty"] = penalty.detach()
                 loss = loss + penalty
             loss = update(loss, self.network, self.optimizers["model"], self._accelerator, clip=self._clip)
+        self._updates += self._accelerator.sync_gradients
         if self._average is not None and self._accelerator.sync_gradients:
             self._average.update_parameters(self._accelerator.unwrap_model(self.network))
         right = (scores.detach().argmax(dim=1) == labels).float().mean()
         return {"loss": loss, "accuracy": right, **logged}
 
-    def _penalised(self, inputs: Tensor, penalty: RangePenalty) -> tuple[Tensor, Tensor]:
+    def _penalised(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
         """The scores, and the penalty for the outputs of layers on the way."""
+        penalty = self._range_penalty
+        if penalty is None:
+            return self.network(inputs), None
         if self._damage is None:
             with self._outputs.recording() as outputs:
                 scores = self.network(inputs)
@@ -150,6 +129,11 @@ class Classification(Task):
             self.network(self._damage(inputs[: math.ceil(penalty.damaged * len(inputs))]))
         self.network.train()
         return scores, cost + penalty.of(outputs)
+
+    def grow_ball(self, updates: int) -> None:
+        """Let the ball of certified training grow over so many updates."""
+        if isinstance(self._robust, Certifier):
+            self._robust.growing = max(1, updates)
 
     @torch.no_grad()
     def evaluate(self, split: Split) -> dict[str, float]:
@@ -172,9 +156,11 @@ class Classification(Task):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        return {} if self._average is None else {"averaged": int(self._average.n_averaged)}
+        averaged = {} if self._average is None else {"averaged": int(self._average.n_averaged)}
+        return averaged | ({"updates": self._updates} if isinstance(self._robust, Certifier) else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._updates = state.get("updates", 0)
         if self._average is not None:
             self._average.n_averaged.fill_(state["averaged"])
 
