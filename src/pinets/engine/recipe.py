@@ -27,6 +27,7 @@ __all__ = [
     "InputInfo",
     "Recipe",
     "Scale",
+    "UnknownRecipeError",
     "evaluation_batches",
     "get_recipe",
     "keys_of",
@@ -277,12 +278,19 @@ def recipe_notes(name: str) -> str:
     return inspect.getdoc(_maker(name)) or ""
 
 
+class UnknownRecipeError(RecipeError):
+    """The recipe of a run is of a class that is not known here."""
+
+
 def recipe_from_json(content: Any) -> Recipe:
     """The recipe of a run folder's ``recipe.json``."""
     kinds = {kind.__name__: kind for kind in _subclasses(Recipe)}
     kind = content.get("kind") if isinstance(content, dict) else None
     if not isinstance(kind, str) or kind not in kinds:
-        raise RecipeError(f"a recipe must be of kind {', '.join(sorted(kinds))}; got {kind!r}")
+        known = ", ".join(sorted(kinds))
+        raise UnknownRecipeError(
+            f"a recipe must be of kind {known}; got {kind!r}: if a Python file of yours defines that, execute it first"
+        )
     return from_json(kinds[kind], content)
 
 
