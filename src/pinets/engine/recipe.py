@@ -16,6 +16,8 @@ from torch import nn
 
 from pinets._nearest import did_you_mean
 from pinets.data import Batches, SampleSet, Splits, Transform
+from pinets.data.download import offline
+from pinets.engine.findings import Findings
 from pinets.engine.loop import Plan
 from pinets.engine.task import Split, Task
 from pinets.engine.values import RecipeError, from_json, set_values
@@ -124,6 +126,27 @@ class Recipe(ABC):
     def mismatches(self, inputs: InputInfo) -> list[str]:
         """What does not fit between the values and the data; empty where all fits, or nothing is known of the data."""
         return []
+
+    def check(self, data_dir: str | Path | None = None) -> Findings:
+        """All that would stop a run, as far as it can be told without training and without downloading."""
+        found = Findings()
+        with offline(), found.of("model"):
+            self._look(found, data_dir)
+        found.mismatches = list(dict.fromkeys(found.mismatches))
+        return found
+
+    def _look(self, found: Findings, data_dir: str | Path | None) -> None:
+        """Add what does not fit; a subclass knows more of its task."""
+        inputs = self.describe_inputs(data_dir)
+        if inputs.missing:
+            found.missing.append(inputs.missing)
+        found.mismatches += self.mismatches(inputs)
+
+    def _look_at_batches(self, found: Findings, samples: int, *, batch: int | None = None) -> None:
+        """Whether so many training samples make a batch."""
+        size = self.batch // self.accumulate if batch is None else batch
+        if samples < size:
+            found.mismatches.append(f"batch: {samples} training samples make no batch of {size}")
 
     @abstractmethod
     def build(self, data: Any, accelerator: Accelerator) -> Task:
