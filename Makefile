@@ -3,7 +3,7 @@
 #   make quickstart   train polynomial networks on handwritten digits, and write a report
 #   make demo         draw a digit in the browser and have it classified encrypted (needs npm)
 #   make test         lint, format, types, tests, doctests
-#   make verify       the heavier tests
+#   make verify       the heavier tests; those of new users in a fresh environment that pip fills
 #   make test-all     the tests with every supported Python that is there (nox), and with the lowest versions
 #   make lint         lint, format, types
 #   make docs         the documentation with a reference, as web pages in docs/_build/html
@@ -43,7 +43,7 @@ test-all: $(FOR_TESTS)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m nox
 
 verify: $(FOR_TESTS)
-	$(PYTEST) -m slow
+	PINETS_FRESH=1 $(PYTEST) -m slow
 
 lint: $(FOR_TESTS)
 	$(BIN)/ruff check .

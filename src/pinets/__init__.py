@@ -1,5 +1,6 @@
 """Deep polynomial neural networks (Π-nets) in PyTorch."""
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from pinets._lazy import lazily
@@ -31,7 +32,10 @@ __all__ = [
     "resolve",
 ]
 
-__version__ = "0.1.0"
+try:
+    __version__ = version("pinets")  # made from the newest tag when the package was built
+except PackageNotFoundError:  # the folder src was put on the path
+    __version__ = "0+unknown"
 
 # so that `pinets --help` does not wait for torch
 __getattr__, __dir__ = lazily(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pinets.engine.recipe import Recipe
     from pinets.engine.trained import TrainedRun
 
-__all__ = ["ResolveError", "Resolved", "named_in_python", "resolve"]
+__all__ = ["ResolveError", "Resolved", "import_file", "named_in_python", "resolve"]
 
 _NAME_IN_PYTHON = re.compile(r"(?P<place>[^():,=]+):(?P<name>\w+)")
 # the look behind makes it start only where a word does, which keeps it linear in the length of the text
@@ -47,6 +47,7 @@ class Resolved:
         run: The run it was trained in; None where it is not from a run.
         card: The card of its weights; None where they have none.
         data_dir: Where datasets are looked for.
+        estimator: The estimator whose polynomial it is; None where it is of none.
     """
 
     text: str
@@ -55,6 +56,7 @@ class Resolved:
     run: TrainedRun | None = None
     card: Card | None = None
     data_dir: str | Path | None = None
+    estimator: Any = None
 
     @cached_property
     def recipe(self) -> Recipe | None:
@@ -78,6 +80,8 @@ class Resolved:
         """The names of the classes; None where there are none, or the data are not there to tell."""
         if self.card is not None:
             return self.card.classes
+        if self.estimator is not None:
+            return _class_names(self.estimator)
         return None if self.run is None else self.run.inputs.classes
 
     @property
@@ -132,6 +136,7 @@ def resolve(text: str | Path, *, network: str | None = None, data_dir: str | Pat
     - ``"path/to/file.py:name"`` or ``"package.module:name"``, a module or a function that makes one. The Python file is
       executed: name your own. It may also stand inside an expression, as in ``"to_pinet(nets.py:resnet, tanh=True)"``;
     - a ``.safetensors`` file that :func:`pinets.spec.save` or ``pinets convert`` wrote;
+    - a ``.skops`` file of a fitted estimator of :mod:`pinets.estimators`, whose polynomial is taken;
     - a run folder, whose newest weights are taken.
 
     Args:
@@ -156,10 +161,17 @@ def resolve(text: str | Path, *, network: str | None = None, data_dir: str | Pat
             return _from_weights(text, data_dir)
         module, metadata = spec.load(text)
         return Resolved(text, module.eval(), metadata["model"])
+    if text.endswith(".skops"):
+        from pinets.estimators.persistence import load_estimator  # which needs scikit-learn
+
+        estimator = load_estimator(text)
+        return Resolved(text, estimator.to_polynomial().eval(), estimator=estimator)
     if target := _NAME_IN_PYTHON.fullmatch(text):
         return Resolved(text, _made(named_in_python(target["place"], target["name"]), text).eval())
     if _is(Path.is_file, text):
-        raise ResolveError(f"{text}: networks are read from .safetensors files, which pinets.spec.save writes")
+        raise ResolveError(
+            f"{text}: networks are read from .safetensors files, which pinets.spec.save writes, and from .skops"
+        )
     return _from_expression(text)
 
 
@@ -169,6 +181,12 @@ def _is(kind: Any, text: str) -> bool:
         return bool(kind(Path(text)))
     except (OSError, ValueError):
         return False
+
+
+def _class_names(estimator: Any) -> tuple[str, ...] | None:
+    """Those of a classifier with a score for each class; one of two classes has a single score."""
+    classes = getattr(estimator, "classes_", ())
+    return tuple(map(str, classes)) if len(classes) > 2 else None
 
 
 def _from_weights(text: str, data_dir: str | Path | None) -> Resolved:
@@ -219,13 +237,15 @@ def _made(found: Any, place: str) -> nn.Module:
 
 def named_in_python(place: str, name: str) -> Any:
     """What a name stands for in a Python file, which is executed, or in an importable module."""
-    module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+    module = import_file(place) if place.endswith(".py") else _import_module(place)
     if not hasattr(module, name):
         raise ResolveError(f"{place} has no {name!r}{did_you_mean(name, vars(module))}")
     return getattr(module, name)
 
 
-def _import_file(path: Path) -> ModuleType:
+def import_file(file: str | Path) -> ModuleType:
+    """Execute a Python file."""
+    path = Path(file)
     if not path.is_file():
         raise ResolveError(f"there is no file {path}")
     name = f"_pinets_model_{path.stem}"  # a name of its own, or a json.py would replace Python's json

@@ -23,10 +23,14 @@ from pinets.export import Metadata, read_metadata
 from pinets.tasks.classification.speech.audio import SOUND_SUFFIXES, read_clips
 from pinets.tasks.classification.speech.augment import speech_features
 
-__all__ = ["Prediction", "Predictor", "load_predictor", "predict"]
+__all__ = ["Prediction", "Predictor", "UntrustedFileError", "load_predictor", "predict"]
 
 _BATCH = 64
 _TABLES = (".csv", ".npy")
+
+
+class UntrustedFileError(ValueError):
+    """A file that could execute code, and that nobody said to trust."""
 
 
 @dataclass(frozen=True)
@@ -118,28 +122,39 @@ class Predictor:
         ]
 
 
-def predict(model: str | Path, inputs: Sequence[str | Path], *, data_dir: str | Path | None = None) -> list[Prediction]:
+def predict(
+    model: str | Path, inputs: Sequence[str | Path], *, data_dir: str | Path | None = None, trust: bool = False
+) -> list[Prediction]:
     """What a network answers for files.
 
     Images and sounds are prepared as those the run was evaluated on. Tables (``.csv``, with or without a line of names,
     and ``.npy``) hold one input per row, as the network takes it.
 
     Args:
-        model: A run folder, an ONNX or safetensors file that :func:`pinets.export.export` wrote, or anything else that
-            :func:`pinets.resolve` takes.
+        model: A run folder, a file that :func:`pinets.export.export` wrote, an estimator in a ``.skops`` file, or
+            anything else that :func:`pinets.resolve` takes.
         inputs: Files, or folders of images or sounds.
         data_dir: Where the run's dataset is, for runs that did not note how their inputs are prepared.
+        trust: Whether a ``.pt2`` file may be read, from which torch may execute code.
     """
-    predictor = load_predictor(model, data_dir=data_dir)
+    predictor = load_predictor(model, data_dir=data_dir, trust=trust)
     return [prediction for kind, paths in _by_kind(inputs) for prediction in _predict(predictor, kind, paths)]
 
 
-def load_predictor(model: str | Path, *, data_dir: str | Path | None = None) -> Predictor:
+def load_predictor(model: str | Path, *, data_dir: str | Path | None = None, trust: bool = False) -> Predictor:
     """The network that a text stands for, with what is known of its inputs."""
     text = str(model)
     if text.endswith(".onnx"):
         return _with(_run_onnx(text), read_metadata(text))
+    if text.endswith(".pt2"):
+        if not trust:
+            raise UntrustedFileError(
+                f"{text}: torch may execute what a .pt2 file says; trust it only if it is your own, or use an ONNX file"
+            )
+        return _with(_run_program(text), read_metadata(text))
     found = resolve(text, data_dir=data_dir)
+    if found.estimator is not None:
+        return _of_estimator(found.estimator)
 
     @torch.no_grad()
     def run(batch: Tensor) -> Tensor:
@@ -161,8 +176,39 @@ def _with(run: Callable[[Tensor], Tensor], known: Metadata) -> Predictor:
 
 def _run_onnx(path: str) -> Callable[[Tensor], Tensor]:
     session = require("onnxruntime", extra="deploy").InferenceSession(path, providers=["CPUExecutionProvider"])
-    name = session.get_inputs()[0].name
-    return lambda batch: torch.from_numpy(session.run(None, {name: batch.numpy()})[0])
+    first = session.get_inputs()[0]
+    dtype = torch.float64 if first.type == "tensor(double)" else torch.float32  # double: the polynomial of an estimator
+    return lambda batch: torch.from_numpy(session.run(None, {first.name: batch.to(dtype).numpy()})[0])
+
+
+def _run_program(path: str) -> Callable[[Tensor], Tensor]:
+    program = torch.export.load(path)
+    dtype = next((weight.dtype for weight in program.state_dict.values()), torch.float32)
+    network = program.module()
+
+    @torch.no_grad()
+    def run(batch: Tensor) -> Tensor:
+        return network(batch.to(dtype))
+
+    return run
+
+
+def _of_estimator(estimator: Any) -> Predictor:
+    """An estimator answers itself: beyond the range of its training data it is not its polynomial."""
+    classes = getattr(estimator, "classes_", None)
+    names = getattr(estimator, "feature_names_in_", None)
+
+    def run(rows: Tensor) -> Tensor:
+        table: Any = rows.double().numpy()
+        if names is not None:
+            import pandas  # the estimator was fitted with it
+
+            table = pandas.DataFrame(table, columns=names)
+        if classes is None:
+            return torch.as_tensor(estimator.predict(table)).reshape(len(rows), -1)
+        return torch.as_tensor(estimator.predict_proba(table)).log()  # scores, whose softmax is taken
+
+    return Predictor(run, (estimator.n_features_in_,), None if classes is None else tuple(map(str, classes)), None)
 
 
 def _by_kind(inputs: Sequence[str | Path]) -> Iterator[tuple[str, list[str]]]:

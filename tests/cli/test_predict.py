@@ -54,9 +54,9 @@ def test_exported_files_answer_as_the_run_does(tiny_run, digit, tmp_path):
     pytest.importorskip("onnxscript")
     run, path = tiny_run[0], digit[0]
     expected = predict(run, [path])[0].scores
-    for target, name in (("onnx", "m.onnx"), ("safetensors", "m.safetensors")):
+    for target, name in (("onnx", "m.onnx"), ("safetensors", "m.safetensors"), ("torch_export", "m.pt2")):
         assert main(["export", str(run), "--to", target, "--out", str(tmp_path / name)]) == 0
-        assert predict(tmp_path / name, [path])[0].scores == pytest.approx(expected, abs=1e-5)
+        assert predict(tmp_path / name, [path], trust=True)[0].scores == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_table_goes_through_a_model_row_by_row(tmp_path, capsys):
@@ -101,3 +101,41 @@ def test_files_that_cannot_be_read_are_named(tiny_run, tmp_path, capsys):
     assert main(["predict", "CCP(3, 2, rank=2, order=2)", str(tmp_path / "no.png")]) == 1
     assert "it is not known how images are prepared" in capsys.readouterr().err
     assert main(["predict", "nonsense(", "x.png"]) == 2
+
+
+def test_a_file_that_can_execute_code_must_be_trusted(tmp_path, capsys):
+    (tmp_path / "rows.csv").write_text("1,2,3\n")
+    assert main(["export", "CCP(3, 2, rank=2, order=2)", "--to", "torch_export", "--out", str(tmp_path / "m.pt2")]) == 0
+    capsys.readouterr()
+    words = ["predict", str(tmp_path / "m.pt2"), str(tmp_path / "rows.csv")]
+    assert main(words) == 2
+    assert "may execute what a .pt2 file says" in capsys.readouterr().err
+    assert main([*words, "--trust"]) == 0
+    expected = predict("CCP(3, 2, rank=2, order=2)", [tmp_path / "rows.csv"])[0].scores
+    assert capsys.readouterr().out == f"{tmp_path / 'rows.csv'}, row 1: {', '.join(f'{x:.6g}' for x in expected)}\n"
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+def test_an_estimator_is_read_from_its_file_and_no_other_class_is(tmp_path, capsys, classes):
+    skops = pytest.importorskip("skops.io")
+    from pinets.estimators import PolynomialNetClassifier, PolynomialNetRegressor
+
+    rows = numpy.random.default_rng(0).uniform(size=(60, 3))
+    target = rows[:, 0] * rows[:, 1] if classes == 0 else numpy.array(["a", "b", "c"])[numpy.arange(60) % classes]
+    fitted = (PolynomialNetRegressor() if classes == 0 else PolynomialNetClassifier()).fit(rows, target)
+    skops.dump(fitted, tmp_path / "fitted.skops")
+    numpy.save(tmp_path / "rows.npy", 3 * rows)  # beyond what it saw, where it is not its polynomial
+    answers = numpy.array([one.scores for one in predict(tmp_path / "fitted.skops", [tmp_path / "rows.npy"])])
+    seen = (3 * rows).astype("float32")
+    expected = fitted.predict(seen)[:, None] if classes == 0 else fitted.predict_proba(seen)
+    numpy.testing.assert_allclose(answers, expected, rtol=1e-6, atol=1e-9)
+    found = resolve(tmp_path / "fitted.skops")
+    assert found.input_shape == (3,)
+    assert found.classes == (("a", "b", "c") if classes == 3 else None)
+    few = torch.tensor(rows[:5])
+    assert torch.equal(found.network(few), fitted.to_polynomial()(few))
+    from sklearn.preprocessing import StandardScaler
+
+    skops.dump(StandardScaler(), tmp_path / "other.skops")
+    assert main(["show", str(tmp_path / "other.skops")]) == 1
+    assert "holds no estimator of pinets but a StandardScaler" in capsys.readouterr().err

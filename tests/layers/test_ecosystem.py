@@ -117,6 +117,8 @@ def test_accelerate_trains_as_a_plain_loop_does():
         assert torch.equal(one, other)
 
 
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")  # Lightning's own use of torch
+@pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning")
 def test_lightning_trains_as_a_plain_loop_does():
     lightning = pytest.importorskip("lightning")
 
@@ -135,7 +137,13 @@ def test_lightning_trains_as_a_plain_loop_does():
     z = torch.randn(20, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(z), batch_size=20)
     module, plain = Module(), make(NCPSkip)
-    lightning.Trainer(max_epochs=3, accelerator="cpu", logger=False, enable_checkpointing=False).fit(module, loader)
+    quiet = {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
+    lightning.Trainer(max_epochs=3, accelerator="cpu", log_every_n_steps=1, **quiet).fit(module, loader)
     steps(plain, torch.optim.Adam(plain.parameters()), lambda loss: loss.backward())
     for one, other in zip(plain.parameters(), module.model.parameters(), strict=True):
         assert torch.equal(one, other)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 
@@ -18,3 +20,26 @@ def cifar(tmp_path):
         records = torch.cat([labels[:, None], images.flatten(1)], dim=1).to(torch.uint8)
         (folder / f"{name}.bin").write_bytes(records.numpy().tobytes())
     return tmp_path / "data"
+
+
+@pytest.fixture
+def chromium():
+    """Opens a file in Chromium and refuses everything from elsewhere."""
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("no Chromium on this machine")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+
+        def open_file(path):
+            problems = []
+            page.on("pageerror", lambda error: problems.append(str(error)))
+            page.goto(path.as_uri())
+            assert problems == []
+            return page
+
+        yield open_file
+        browser.close()

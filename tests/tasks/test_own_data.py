@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 
@@ -140,6 +141,9 @@ def test_the_written_recipe_is_understood(tmp_path, monkeypatch, capsys, task):
         assert main(["train", f"{name}:my_recipe", "--set", "epochs=25", "--set", "data.samples=1000"]) == 0
         result = tasks.run_folder(tasks.get_recipe("my_recipe"), "runs").result()
         assert result["test"]["squared_error"] < 0.05  # of a variance of about 0.6
+        capsys.readouterr()
+        assert main(["eval", "runs/my_recipe/seed-0", "--code", name]) == 0
+        assert json.loads(capsys.readouterr().out)["test"] == result["test"]
 
 
 def test_a_file_name_that_python_cannot_import_is_refused(tmp_path, monkeypatch, capsys):

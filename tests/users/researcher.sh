@@ -24,3 +24,8 @@ pinets train my_task.py:my_recipe --dry-run
 pinets train my_task.py:my_recipe --set epochs=2
 test -f runs/my_recipe/seed-0/report.html
 pinets train my_task.py:my_recipe --set epochs=2 --resume
+if pinets eval runs/my_recipe/seed-0 2> message; then exit 1; fi
+grep -q -e "--code FILE.py" message
+pinets eval runs/my_recipe/seed-0 --code my_task.py
+echo "0.5,0.2" > rows.csv
+pinets predict runs/my_recipe/seed-0 rows.csv --code my_task.py

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from importlib import import_module
 
 from pinets import __version__
-from pinets.cli.parser import Parser, UsageError, add_traceback
+from pinets.cli.parser import Parser, UsageError, add_common_options
 
 __all__ = ["main"]
 
@@ -61,6 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return end.code if isinstance(end.code, int) else 0
     try:
         with warnings_in_one_line(args.prog):
+            if "code" in args:
+                execute(args.code)
             code: int = args.run(args)
         sys.stdout.flush()
         return code
@@ -76,6 +78,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             print(f"{args.prog}: {explain(error)}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+
+
+def execute(file: str) -> None:
+    """Execute a Python file of the user, after which the recipes that it defines are known."""
+    from pinets._resolve import ResolveError, import_file
+
+    try:
+        import_file(file)
+    except ResolveError as error:
+        raise UsageError(f"--code: {error}") from error
 
 
 @contextmanager
@@ -98,7 +110,7 @@ def make_parser(words: Sequence[str]) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"pinets {__version__}")
-    add_traceback(parser)
+    add_common_options(parser)
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb", required=True, prog="pinets")
     named = next((word for word in words if not word.startswith("-")), None)
     for verb in [named] if named in VERBS else VERBS:  # a known verb does not wait for the others
@@ -111,5 +123,7 @@ def explain(error: Exception) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, ModuleNotFoundError) and error.name == "numpy":  # the one that is imported as it is
         text += '; install it with: pip install "pinets[train]"'
+    if type(error).__name__ == "UnknownRecipeError":  # by name: its module is not imported for every error
+        text += " (--code FILE.py)"
     explained = isinstance(error, (ValueError, TypeError, RuntimeError, OSError, ImportError))
     return text if explained and text else f"{type(error).__name__}: {text}".rstrip(": ")

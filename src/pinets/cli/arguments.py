@@ -37,7 +37,8 @@ MODEL_HELP = """MODEL is one of
   a name in Python  package.module:name or path/to/file.py:name, a module or a
                     function that makes one; the file is executed, so name your
                     own; inside an expression as in to_pinet(nets.py:resnet)
-  a file            model.safetensors, as pinets.spec.save writes it
+  a file            model.safetensors, as pinets.spec.save writes it, or an
+                    estimator's polynomial, houses.skops of skops.io.dump
   a run folder      runs/mnist_ccp4-small/seed-0, with its weights"""
 
 

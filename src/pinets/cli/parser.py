@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from pinets._nearest import did_you_mean
 
-__all__ = ["Parser", "UsageError", "Verbs", "Words", "add_traceback", "add_verb"]
+__all__ = ["Parser", "UsageError", "Verbs", "Words", "add_common_options", "add_verb"]
 
 _NUMBERS = re.compile(r"-\.?\d[\d.,eE+-]*$")  # what begins with a minus and is a value all the same
 
@@ -92,7 +92,7 @@ def add_verb(
         epilog="example:\n" + "\n".join(f"  {line.strip()}" for line in example.strip().splitlines()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_traceback(parser)
+    add_common_options(parser)
     parser.set_defaults(run=run, prog=parser.prog)
     return parser
 
@@ -113,8 +113,14 @@ def fill(text: str, width: int = 80) -> str:
     )
 
 
-def add_traceback(parser: Parser) -> None:
-    """Add ``--traceback``; without a default, or that of a verb would overwrite what stood before the verb."""
+def add_common_options(parser: Parser) -> None:
+    """Add the options of all verbs; without defaults, or those of a verb would overwrite what stood before the verb."""
     parser.add_argument(
         "--traceback", action="store_true", default=argparse.SUPPRESS, help="show where an error came from"
+    )
+    parser.add_argument(
+        "--code",
+        metavar="FILE.py",
+        default=argparse.SUPPRESS,
+        help="execute a Python file of yours first, for runs whose recipe it defines",
     )

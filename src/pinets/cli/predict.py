@@ -27,20 +27,23 @@ def add_parser(verbs: Verbs) -> None:
             pinets predict model.onnx photos --top 3 --json
         """,
     )
-    parser.add_argument("model", metavar="RUN", help="a run folder, model.onnx, model.safetensors, or a model")
+    parser.add_argument("model", metavar="RUN", help="a run folder, model.onnx, .pt2, .safetensors, .skops, or a model")
     parser.add_argument("inputs", metavar="INPUT", nargs="+", help="image, sound, table, or a folder of them")
     parser.add_argument("--top", metavar="K", type=positive, default=1, help="show the K best classes (default: 1)")
     parser.add_argument("--json", action="store_true", help="as JSON, with the scores of all classes")
+    parser.add_argument("--trust", action="store_true", help="read a .pt2 file, from which torch may execute code")
     parser.add_argument("--data", metavar="DIR", help="where datasets are (default: that of the run, or $PINETS_DATA)")
 
 
 def run(args: argparse.Namespace) -> int:
     from pinets._resolve import ResolveError
-    from pinets.prediction import predict
+    from pinets.prediction import UntrustedFileError, predict
     from pinets.report import aligned
 
     try:
-        found = predict(args.model, args.inputs, data_dir=args.data)
+        found = predict(args.model, args.inputs, data_dir=args.data, trust=args.trust)
+    except UntrustedFileError as error:
+        raise UsageError(f"{error} (--trust)") from error
     except ResolveError as error:
         raise UsageError(str(error)) from error
     if args.json:

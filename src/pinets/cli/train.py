@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -201,13 +201,13 @@ def check(recipe: Recipe, runs: Sequence[Recipe], args: argparse.Namespace) -> i
     from pinets import tasks as recipes
 
     print(json.dumps(recipes.to_json(recipe), indent=2))
-    for name, network in recipe.networks().items():
-        print(f"{name}: {count_parameters(network)}")
+    with suppress(ValueError, TypeError, RuntimeError):  # what is wrong is told below
+        for name, network in recipe.networks().items():
+            print(f"{name}: {count_parameters(network)}")
     print("would train in " + ", ".join(str(recipes.run_folder(one, args.out).path) for one in runs))
-    inputs = recipe.describe_inputs(args.data)
-    if inputs.missing:
-        print(f"the data are not here, and were not checked: {inputs.missing}", file=sys.stderr)
-    found = recipe.mismatches(inputs)
-    for mismatch in found:
+    found = recipe.check(args.data)
+    for missing in found.missing:
+        print(f"not here, and not checked: {missing}", file=sys.stderr)
+    for mismatch in found.mismatches:
         print(f"does not fit: {mismatch}", file=sys.stderr)
-    return 1 if found else 0
+    return 1 if found.mismatches else 0

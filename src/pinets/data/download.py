@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +17,10 @@ from pinets._files import PathLike, user_cache
 from pinets._storage import checksum
 from pinets.data.errors import DataError
 
-__all__ = ["Fetch", "Remote", "data_folder", "fetch", "made_folder", "obtain_file", "obtain_folder"]
+__all__ = ["Fetch", "Remote", "data_folder", "fetch", "made_folder", "obtain_file", "obtain_folder", "offline"]
 
 Fetch = Callable[[str, Path], None]  # downloads an address to a file
+_OFFLINE = ContextVar("offline", default=False)
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,16 @@ def fetch(url: str, target: Path) -> None:
 
 
 @contextmanager
+def offline() -> Iterator[None]:
+    """Download nothing inside: what is missing is an error."""
+    token = _OFFLINE.set(True)
+    try:
+        yield
+    finally:
+        _OFFLINE.reset(token)
+
+
+@contextmanager
 def made_folder(folder: Path, *leftovers: str) -> Iterator[None]:
     """Make a folder; if the work inside fails, folders that were made here and hold nothing vanish again.
 
@@ -93,6 +105,8 @@ def obtain_file(remote: Remote, folder: Path, fetch: Fetch) -> Path:
 
 
 def _download(url: str, target: Path, checksum: str, fetch: Fetch) -> Path:
+    if _OFFLINE.get():
+        raise OSError(f"downloading {url} was not allowed")
     retrieve = require("pooch", extra="train").retrieve
     with made_folder(target.parent):
         try:

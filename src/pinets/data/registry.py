@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +14,7 @@ from filelock import FileLock
 
 from pinets._files import PathLike
 from pinets._nearest import did_you_mean
-from pinets.data.download import Fetch, Remote, data_folder, fetch, made_folder, obtain_file, obtain_folder
+from pinets.data.download import Fetch, Remote, data_folder, fetch, made_folder, obtain_file, obtain_folder, offline
 from pinets.data.errors import DataError, MissingDataError, TooFewSamplesError
 from pinets.data.formats.shards import read_shards
 from pinets.data.samples import Splits
@@ -262,7 +263,8 @@ def load(
             raise TypeError(f"{name} has no option {option!r}{did_you_mean(option, data_set.options)}")
     if not 0 < options.get("validation", 0.1) < 1:
         raise ValueError(f"validation must lie between 0 and 1, got {options['validation']}")
-    folder = _locate(name, data_set, data_folder(data_dir), fetch if download else _refuse)
+    with nullcontext() if download else offline():
+        folder = _locate(name, data_set, data_folder(data_dir), fetch)
     try:
         return data_set.reader(folder, **options)
     except TooFewSamplesError as error:
@@ -320,7 +322,3 @@ def _what_to_do(name: str, data_set: DataSet, root: Path, folder: Path) -> str:
         lines.append(data_set.by_hand)
     lines.append("or name another data folder, in the call or by PINETS_DATA")
     return "; ".join(lines)
-
-
-def _refuse(url: str, target: Path) -> None:
-    raise OSError(f"downloading {url} was not allowed")

@@ -16,6 +16,8 @@ from torch import nn
 
 from pinets._nearest import did_you_mean
 from pinets.data import Batches, SampleSet, Splits, Transform
+from pinets.data.download import offline
+from pinets.engine.findings import Findings
 from pinets.engine.loop import Plan
 from pinets.engine.task import Split, Task
 from pinets.engine.values import RecipeError, from_json, set_values
@@ -27,6 +29,7 @@ __all__ = [
     "InputInfo",
     "Recipe",
     "Scale",
+    "UnknownRecipeError",
     "evaluation_batches",
     "get_recipe",
     "keys_of",
@@ -123,6 +126,27 @@ class Recipe(ABC):
     def mismatches(self, inputs: InputInfo) -> list[str]:
         """What does not fit between the values and the data; empty where all fits, or nothing is known of the data."""
         return []
+
+    def check(self, data_dir: str | Path | None = None) -> Findings:
+        """All that would stop a run, as far as it can be told without training and without downloading."""
+        found = Findings()
+        with offline(), found.of("model"):
+            self._look(found, data_dir)
+        found.mismatches = list(dict.fromkeys(found.mismatches))
+        return found
+
+    def _look(self, found: Findings, data_dir: str | Path | None) -> None:
+        """Add what does not fit; a subclass knows more of its task."""
+        inputs = self.describe_inputs(data_dir)
+        if inputs.missing:
+            found.missing.append(inputs.missing)
+        found.mismatches += self.mismatches(inputs)
+
+    def _look_at_batches(self, found: Findings, samples: int, *, batch: int | None = None) -> None:
+        """Whether so many training samples make a batch."""
+        size = self.batch // self.accumulate if batch is None else batch
+        if samples < size:
+            found.mismatches.append(f"batch: {samples} training samples make no batch of {size}")
 
     @abstractmethod
     def build(self, data: Any, accelerator: Accelerator) -> Task:
@@ -277,12 +301,19 @@ def recipe_notes(name: str) -> str:
     return inspect.getdoc(_maker(name)) or ""
 
 
+class UnknownRecipeError(RecipeError):
+    """The recipe of a run is of a class that is not known here."""
+
+
 def recipe_from_json(content: Any) -> Recipe:
     """The recipe of a run folder's ``recipe.json``."""
     kinds = {kind.__name__: kind for kind in _subclasses(Recipe)}
     kind = content.get("kind") if isinstance(content, dict) else None
     if not isinstance(kind, str) or kind not in kinds:
-        raise RecipeError(f"a recipe must be of kind {', '.join(sorted(kinds))}; got {kind!r}")
+        known = ", ".join(sorted(kinds))
+        raise UnknownRecipeError(
+            f"a recipe must be of kind {known}; got {kind!r}: if a Python file of yours defines that, execute it first"
+        )
     return from_json(kinds[kind], content)
 
 

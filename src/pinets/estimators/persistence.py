@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pinets._extras import require
 from pinets.estimators.factored import empty_network
 from pinets.estimators.parameters import MODELS
 from pinets.polynomial import Polynomial
 
-__all__ = ["arrays_of", "network_from", "network_state", "tensors_of"]
+__all__ = ["arrays_of", "load_estimator", "network_from", "network_state", "tensors_of"]
 
 _TENSOR = "tensor of dtype"
+_TRUSTED = [
+    "pinets.estimators.classifier.PolynomialNetClassifier",
+    "pinets.estimators.columns.Columns",
+    "pinets.estimators.regressor.PolynomialNetRegressor",
+]
 
 
 def arrays_of(value: Any) -> Any:
@@ -65,3 +72,17 @@ def network_from(state: dict[str, Any], device: torch.device | str) -> Polynomia
         network.to_empty(device="cpu")
     network.load_state_dict(weights)
     return network.to(device).eval()
+
+
+def load_estimator(path: str | Path) -> Any:
+    """A fitted estimator from a file that ``skops.io.dump`` wrote; a file with other classes is refused."""
+    skops = require("skops.io", extra="sklearn")
+    try:
+        if unknown := sorted(set(skops.get_untrusted_types(file=path)) - set(_TRUSTED)):
+            raise ValueError(f"it holds {', '.join(unknown)}, and estimators of pinets alone are read")
+        found = skops.load(path, trusted=_TRUSTED)
+    except Exception as error:  # a damaged archive raises many types
+        raise ValueError(f"{path} is not a file of a pinets estimator: {error}") from error
+    if not hasattr(found, "to_polynomial"):
+        raise ValueError(f"{path} holds no estimator of pinets but a {type(found).__name__}")
+    return found

@@ -5,13 +5,22 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pinets._extras import require
 
-__all__ = ["COLORS", "band", "drawing_png", "drawing_svg", "figure_svg", "new_figure", "tidy"]
+__all__ = ["COLORS", "Hint", "band", "drawing_png", "drawing_svg", "figure_svg", "new_figure", "tidy"]
 
 COLORS = ("#3556c9", "#d9622b", "#2a9d6f", "#8d4bb8", "#c43d5e", "#7a7f8c")
+
+
+class Hint(NamedTuple):
+    """A text for a point of a figure."""
+
+    axes: Any
+    x: float
+    y: float
+    text: str
 
 
 def new_figure(width: float, height: float, **subplots: Any) -> tuple[Any, Any]:
@@ -61,11 +70,23 @@ def drawing_png(figure: Any, *, dpi: int = 110) -> bytes:
     return buffer.getvalue()
 
 
-def figure_svg(figure: Any, caption: str, *, alt: str) -> str:
-    """The figure as an HTML fragment with its caption."""
+def figure_svg(figure: Any, caption: str, *, alt: str, hints: Sequence[Hint] = ()) -> str:
+    """The figure as an HTML fragment with its caption; points with a hint show it under the mouse."""
     drawing = drawing_svg(figure)
     drawing = drawing[drawing.index("<svg") :].replace("<svg ", f'<svg role="img" aria-label="{html.escape(alt)}" ', 1)
+    if hints:  # the browser shows a title by itself: no script is needed
+        end = drawing.rindex("</svg>")
+        drawing = drawing[:end] + "".join(_circle(figure, hint) for hint in hints) + drawing[end:]
     return f"<figure>{drawing}<figcaption>{html.escape(caption)}</figcaption></figure>"
+
+
+def _circle(figure: Any, hint: Hint) -> str:
+    """An invisible circle with a title, in the units of the SVG, which are points from the top left."""
+    place = hint.axes.transData.transform((hint.x, hint.y))
+    x, y = figure.transFigure.inverted().transform(place)
+    width, height = (72 * inches for inches in figure.get_size_inches())
+    title = html.escape(hint.text)
+    return f'<circle class=hint cx="{x * width:.1f}" cy="{(1 - y) * height:.1f}" r="4"><title>{title}</title></circle>'
 
 
 def _show_dollars(figure: Any) -> None:

@@ -29,9 +29,13 @@ figcaption { color: var(--soft); font-size: .93rem; margin-top: .5rem; max-width
 code, pre { font: .92em/1.5 ui-monospace, Menlo, Consolas, monospace; }
 pre { background: var(--ground); border: 1px solid var(--line); border-radius: 8px; padding: .8rem 1rem;
   overflow-x: auto; }
-table.heat { width: auto; } table.heat td { text-align: center; min-width: 2.6rem; border: 1px solid var(--paper); }
+table.heat { width: auto; } table.heat td { text-align: center; min-width: 2.4rem; border: 1px solid var(--paper); }
+table.heat th, table.heat td { padding: .3rem .45rem; font-size: .86rem; }
 table.heat th { text-align: right; } .tiles { display: flex; flex-wrap: wrap; gap: 1rem; }
 .tiles figure { width: 8.2rem; margin: 0; } .tiles img { width: 8.2rem; image-rendering: pixelated; display: block; }
+img.whole { max-width: 100%; min-width: 20rem; image-rendering: pixelated; }
+.stages { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1rem; }
+.stages img { width: 100%; } circle.hint { fill: transparent; } circle.hint:hover { fill: #1d2433; }
 footer { color: var(--soft); font-size: .9rem; padding-bottom: 3rem; }
 """
 
@@ -46,12 +50,10 @@ def code(text: str) -> str:
     return f"<pre><code>{html.escape(text)}</code></pre>"
 
 
-def picture(path: Path, caption: str) -> str:
-    """A PNG file with its caption, as a fragment that holds the file."""
-    data = base64.b64encode(path.read_bytes()).decode()
-    image = (
-        f'<img src="data:image/png;base64,{data}" alt="{html.escape(caption)}" style="max-width:100%;min-width:20rem">'
-    )
+def picture(png: Path | bytes, caption: str) -> str:
+    """A PNG file, or its content, with its caption; the fragment holds it."""
+    data = base64.b64encode(png if isinstance(png, bytes) else png.read_bytes()).decode()
+    image = f'<img class=whole src="data:image/png;base64,{data}" alt="{html.escape(caption)}">'
     return f"<figure>{image}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 

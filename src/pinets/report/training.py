@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import statistics
 from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -10,10 +12,12 @@ from typing import Any
 
 from pinets._files import write_bytes
 from pinets.engine.run import RunFolder
-from pinets.report.figures import COLORS, band, drawing_svg, figure_svg, new_figure, tidy
+from pinets.report.figures import COLORS, Hint, band, drawing_svg, figure_svg, new_figure, tidy
 from pinets.report.page import Page, Section, code, paragraph, picture, table
 from pinets.report.runs import Groups, summarize
 from pinets.report.tables import plus_minus, protocols, result_rows
+
+_MOST_HINTS = 2000  # of a figure; each is a line of the page
 
 __all__ = ["curve_drawing", "curve_figure", "curves", "write_report"]
 
@@ -26,7 +30,7 @@ def curve_drawing(groups: Groups, metric: str, splits: Sequence[str] = ("validat
         metric: Its name in the logs.
         splits: Where it was measured; of several, training is dashed.
     """
-    return drawing_svg(_curves(groups, metric, splits))
+    return drawing_svg(_curves(groups, metric, splits)[0])
 
 
 def curve_figure(groups: Groups, metric: str, splits: Sequence[str] = ("validation",)) -> str:
@@ -35,7 +39,8 @@ def curve_figure(groups: Groups, metric: str, splits: Sequence[str] = ("validati
     caption = "Mean over the seeds; the band is one standard deviation to each side." if several else "One run."
     if len(splits) > 1:
         caption += " Dashed: on the training batches, with augmentation, as they were learnt."
-    return figure_svg(_curves(groups, metric, splits), caption, alt=f"{metric.replace('_', ' ')} by epoch")
+    figure, hints = _curves(groups, metric, splits)
+    return figure_svg(figure, caption, alt=f"{metric.replace('_', ' ')} by epoch", hints=hints)
 
 
 def write_report(
@@ -99,8 +104,10 @@ def curves(groups: Groups) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _curves(groups: Groups, metric: str, splits: Sequence[str]) -> Any:
+def _curves(groups: Groups, metric: str, splits: Sequence[str]) -> tuple[Any, list[Hint]]:
+    """The figure, and the numbers at its points."""
     figure, axes = new_figure(8, 4.5)
+    hints = []
     for (name, runs), color in zip(groups.items(), cycle(COLORS)):
         for split in splits:
             found = [curve for curve in (_by_epoch(run, metric, split) for run in runs) if curve]
@@ -111,11 +118,15 @@ def _curves(groups: Groups, metric: str, splits: Sequence[str]) -> Any:
             dashed = split == "train" and len(splits) > 1
             label = split if len(groups) == 1 else name if not dashed else None
             band(axes, epochs, values, label=label, color=color, linestyle="--" if dashed else "-")
+            who = split if len(groups) == 1 else f"{name}, {split}"
+            for epoch, *found_there in zip(epochs, *values, strict=True):
+                mean = statistics.fmean(found_there)
+                hints.append(Hint(axes, epoch, mean, f"{who}, epoch {epoch}: {mean:.5g}"))
     tidy(axes, x="epoch", y=metric.replace("_", " ") if len(splits) > 1 else f"{splits[0]} {metric.replace('_', ' ')}")
     axes.xaxis.get_major_locator().set_params(integer=True)
     if axes.lines:
         axes.legend(frameon=False)
-    return figure
+    return figure, [hint for hint in hints if math.isfinite(hint.y)][:_MOST_HINTS]
 
 
 def _by_epoch(run: RunFolder, metric: str, split: str) -> dict[int, float]:

@@ -9,6 +9,8 @@ from pinets.engine.run import RunFolder
 from pinets.engine.trained import TrainedRun
 from pinets.report import Section, figure_svg, paragraph
 from pinets.tasks.classification import report as classification
+from pinets.tasks.generation import report as generation
+from pinets.tasks.generation.recipe import GenerationRecipe
 from pinets.tasks.meshes.drawing import draw_shapes
 from pinets.tasks.meshes.recipe import AutoencodingRecipe
 from pinets.tasks.meshes.shape_model import load_shape_model
@@ -27,8 +29,11 @@ def about_run(folder: RunFolder, data_dir: str | Path | None = None) -> Sequence
     """
     try:
         run = TrainedRun(folder.path, data_dir)
-        shapes = isinstance(run.recipe, AutoencodingRecipe)
-        return _shape_sections(run) if shapes else classification.run_sections(run)
+        if isinstance(run.recipe, AutoencodingRecipe):
+            return _shape_sections(run)
+        if isinstance(run.recipe, GenerationRecipe):
+            return generation.run_sections(run)
+        return classification.run_sections(run)
     except (ValueError, RuntimeError, OSError, TypeError) as error:
         return [Section("The network", paragraph(f"It could not be looked at: {error}"))]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 import torch
 from torch import nn
 
@@ -44,7 +43,7 @@ def test_the_polynomial_cut_off_is_right_as_often_as_its_partial_sums():
 def test_a_run_is_looked_at_and_opens_in_a_browser(tiny_run, tmp_path, chromium):
     run, data = tiny_run
     titles = [section.title for section in about_run(RunFolder(run), data)]
-    assert titles == ["Is it a polynomial?", "Confusions", "The hardest samples"]
+    assert titles == ["Is it a polynomial?", "Strongest interactions", "Confusions", "The hardest samples"]
     assert main(["report", str(run), "--out", str(tmp_path / "r.html")]) == 0
     page = (tmp_path / "r.html").read_text()
     assert "of certified degree 4." in page
@@ -52,34 +51,14 @@ def test_a_run_is_looked_at_and_opens_in_a_browser(tiny_run, tmp_path, chromium)
     shown = chromium(tmp_path / "r.html")
     assert shown.locator(".tiles img").count() == 12
     assert shown.locator("table.heat tbody tr").count() == 10
+    point = shown.locator("circle.hint").first  # where the curve is, and with its number
+    assert "epoch 1: " in point.locator("title").text_content()
+    frame, drawing = point.bounding_box(), shown.locator("figure svg").first.bounding_box()
+    assert drawing["x"] < frame["x"] < drawing["x"] + drawing["width"]
+    assert drawing["y"] < frame["y"] < drawing["y"] + drawing["height"]
 
 
 def test_a_run_without_its_data_gets_the_reason(tiny_run, tmp_path):
     (section,) = about_run(RunFolder(tiny_run[0]), tmp_path)
     assert section.title == "The network"
     assert "could not be looked at" in section.content[0]
-
-
-@pytest.fixture
-def chromium():
-    """Opens a file in Chromium and refuses everything from elsewhere."""
-    import shutil
-
-    program = shutil.which("chromium") or shutil.which("google-chrome")
-    if program is None:
-        pytest.skip("no Chromium on this machine")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
-
-        def open_file(path):
-            problems = []
-            page.on("pageerror", lambda error: problems.append(str(error)))
-            page.goto(path.as_uri())
-            assert problems == []
-            return page
-
-        yield open_file
-        browser.close()

@@ -6,6 +6,7 @@ import json
 import shutil
 import struct
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -17,6 +18,8 @@ from pinets.engine.run import RunFolder
 from pinets.report import summarize, text_table, write_report
 from pinets.tasks import generation
 from pinets.tasks.generation.metrics import PROTOCOLS
+from pinets.tasks.generation.report import degree_sizes
+from pinets.tasks.run_report import about_run
 
 TINY = [
     *("model.width=2", "model.latent=4", "discriminator.width=2", "epochs=2", "steps_per_epoch=2", "batch=8"),
@@ -361,6 +364,21 @@ def test_the_report_shows_the_newest_samples(run, tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert page.count("data:image/png;base64,") == 1
     assert "samples at step 4" in page
+
+
+def test_the_report_of_a_run_shows_its_degrees_beside_real_images(run, tmp_path, fashion, chromium):
+    about = partial(about_run, data_dir=fashion)
+    write_report({"fashion": [RunFolder(run)]}, tmp_path / "report.html", about=about)
+    page = chromium(tmp_path / "report.html")
+    titles = page.locator("h2").all_text_contents()
+    assert {"Samples during training", "Real images", "What each degree adds"} <= set(titles)
+    assert page.locator(".stages img").count() == 2  # two evaluations
+    assert page.get_by_text("is a polynomial of degree 6 in its noise").count() == 1
+
+
+def test_the_size_of_a_degree_is_its_root_mean_square():
+    parts = torch.tensor([[[3.0, 4.0]], [[0.0, 0.0]]])  # two degrees of one sample
+    assert degree_sizes(parts) == pytest.approx([12.5**0.5, 0.0])
 
 
 @pytest.mark.parametrize("changes", [[], ["loss=Wasserstein"]])

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from pinets._modes import evaluating
 from pinets.data import (
     DATA_SETS,
     Compose,
@@ -27,6 +26,7 @@ from pinets.data import (
     precompute,
     stratified_sample,
 )
+from pinets.engine.findings import Findings, output_shape
 from pinets.engine.loop import Plan
 from pinets.engine.model import Model, put_channels_last
 from pinets.engine.optimization import (
@@ -261,6 +261,21 @@ class ClassificationRecipe(Recipe):
                 found += _network_mismatches(self.model.build(self.data.classes), inputs.shape, self.data.classes)
         return found
 
+    def _look(self, found: Findings, data_dir: str | Path | None) -> None:
+        super()._look(found, data_dir)
+        with found.of("channels_last"), torch.random.fork_rng(devices=[]):
+            network = self.model.build(self.data.classes)
+            if self.channels_last:
+                put_channels_last(network, torch.device("cpu"))
+        with found.of("gate_decay"):
+            list(self._parameters(network))
+        if self.robust is not None and isinstance(self.data, Speech):
+            found.mismatches.append("robust: eps is in pixels, and speech has none")
+        if not found.missing:
+            with found.of("data"):
+                samples = len(load(self.data.name, data_dir, download=False).train)
+                self._look_at_batches(found, samples if self.data.limit is None else min(samples, self.data.limit))
+
     def build(self, data: Inputs, accelerator: Accelerator) -> Classification:
         if found := self.mismatches(data.describe()):
             raise ValueError("; ".join(found))
@@ -317,8 +332,7 @@ class ClassificationRecipe(Recipe):
 def _network_mismatches(network: nn.Module, shape: tuple[int, ...], classes: int) -> list[str]:
     """Whether a network accepts inputs of a shape, and gives one score per class."""
     try:
-        with evaluating(network), torch.no_grad():
-            found = tuple(network(torch.zeros(1, *shape)).shape)
+        found = (1, *output_shape(network, shape))
     except (ValueError, RuntimeError) as error:
         grey = " (model.in_channels=1 makes a network for grey images)" if shape[0] == 1 else ""
         return [f"model: the network does not take inputs of shape {shape}, as the data are{grey}: {error}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from pinets.algebra import Certificate, certify, orders
 from pinets.data.formats.images import encode_png
 from pinets.engine.trained import TrainedRun
 from pinets.report import Section, figure_svg, new_figure, paragraph, tidy, tiles
+from pinets.tasks.classification.pairs import pair_figure, strongest_pairs
 from pinets.tasks.classification.recipe import ClassificationRecipe, Inputs
 
 __all__ = ["Answers", "confusion_table", "degree_figure", "run_sections", "test_answers"]
@@ -23,6 +25,8 @@ _HARDEST = 12
 _MOST_CLASSES = 20  # in a confusion matrix
 _SPLIT_SAMPLES = 100  # whose scores are split by degree, which takes as many passes as the degree
 _MOST_DEGREES = 64
+_MOST_COLUMNS = 12  # classes whose interactions are shown side by side
+_MOST_PIXELS = 4096  # of an image whose interactions are shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +63,8 @@ def run_sections(run: TrainedRun) -> list[Section]:
     of_all = f"{len(answers.labels):,} of {len(data.splits.test):,} test samples"
     certificate = certify(network, data.first())
     sections = [Section("Is it a polynomial?", *_degree(certificate, network, data, answers))]
+    if certificate.polynomial and (pairs := _pairs(certificate, network, data, answers.classes)):
+        sections.append(pairs)
     sections.append(Section("Confusions", paragraph(f"Over {of_all}."), confusion_table(answers)))
     if pictures := _hardest(answers, data):
         explained = "The test samples with the largest loss: the true class, then what the network says instead."
@@ -97,6 +103,27 @@ def _degree(certificate: Certificate, network: nn.Module, data: Inputs, answers:
         parts = orders(network, _prepared(data, answers.chosen[places]))
     figure, sentence = degree_figure(parts, answers.labels[places])
     return [paragraph(f"{text} {sentence}"), figure]
+
+
+def _pairs(certificate: Certificate, network: nn.Module, data: Inputs, classes: tuple[str, ...]) -> Section | None:
+    """The strongest products of two pixels, for few classes and small images."""
+    shape = tuple(data.first().shape[1:])
+    if len(shape) != 3 or not 2 <= len(classes) <= _MOST_COLUMNS or certificate.bound in (None, 0, 1):
+        return None
+    if math.prod(shape) > _MOST_PIXELS:
+        return None
+    found = strongest_pairs(network, shape, len(classes))
+    strongest = int(found.values.abs().amax(dim=1).argmax())
+    explained = (
+        "The terms of degree 2 multiply pixels in pairs. Above, for each class, the pattern whose square adds most to "
+        "its score; below, the one whose square takes most from it. Red pixels count together, against the blue ones. "
+        f"“{classes[strongest]}” has the strongest."
+    )
+    caption = "From the weights alone: eigenvectors of half the second derivative at the mean image; one colour scale."
+    figure = figure_svg(
+        pair_figure(found, shape, classes), caption, alt="Strongest pairwise interactions of each class"
+    )
+    return Section("Strongest interactions", paragraph(explained), figure)
 
 
 def degree_figure(parts: Tensor, labels: Tensor) -> tuple[str, str]:

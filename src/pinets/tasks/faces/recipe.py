@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from torch import nn
 
 from pinets.data import CentreCrop, Compose, MissingDataError, RandomFlip, SampleSet, Transform, data_folder
 from pinets.data.damage import Damage, ForgivingSet
 from pinets.data.transforms import RandomLight, RandomSimilarity
+from pinets.engine.findings import Findings, output_shape
 from pinets.engine.loop import Plan
 from pinets.engine.model import Network, put_channels_last
 from pinets.engine.optimization import SGD, Constant, LinearDecay, MultiStep, OneCycle, Warmup, require_range
@@ -180,7 +182,29 @@ class FaceRecipe(Recipe):
     def networks(self) -> dict[str, nn.Module]:
         return {"model": self.model.build()}
 
+    def mismatches(self, inputs: InputInfo) -> list[str]:
+        """Between the size of the images and that of the network."""
+        if inputs.shape is None:
+            return []
+        with torch.random.fork_rng(devices=[]):
+            network = self.networks()["model"]
+        try:
+            output_shape(network, inputs.shape)
+        except (ValueError, RuntimeError) as error:
+            return [f"model: the network does not take faces of {inputs.shape}, as data.size makes them: {error}"]
+        return []
+
+    def _look(self, found: Findings, data_dir: str | Path | None) -> None:
+        super()._look(found, data_dir)
+        with found.of("channels_last"), torch.random.fork_rng(devices=[]):
+            if self.channels_last:
+                put_channels_last(self.networks()["model"], torch.device("cpu"))
+        with found.of("data"):
+            self._look_at_batches(found, len(self.load(data_dir).train))
+
     def build(self, data: FaceInputs, accelerator: Accelerator) -> FaceRecognition:
+        if found := self.mismatches(self.describe_inputs()):
+            raise ValueError("; ".join(found))
         seed_everything(self.seed, accelerator.device)
         network = self.networks()["model"]
         if self.channels_last:

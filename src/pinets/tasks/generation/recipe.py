@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pinets.data import Batches, Compose, FolderSet, ImageSet, Normalize, RandomFlip, SampleSet, Transform, load
+from pinets.engine.findings import Findings, output_shape
 from pinets.engine.loop import Plan
 from pinets.engine.model import Network, put_channels_last
 from pinets.engine.optimization import Adam, Constant, LinearDecay
@@ -163,14 +164,34 @@ class GenerationRecipe(Recipe):
         split = getattr(get_protocol(protocol), "split", "train")
         return _source(f"{self.data.name}/{split}{self.data.changes}", test if split == "test" else train)
 
-    def build(self, data: RealImages, accelerator: Accelerator) -> Generation:
-        # before seeding: loading the weights of Inception draws random numbers
-        measure = Measurement(
+    def _measurement(self, data: RealImages, device: torch.device) -> Measurement:
+        return Measurement(
             {"validation": self.validation_metric, "test": self.metric},
             reference=partial(self.reference, train=data.train, test=data.test),
-            device=accelerator.device,
+            device=device,
             data_dir=data.data_dir,
         )
+
+    def _look(self, found: Findings, data_dir: str | Path | None) -> None:
+        data: RealImages | None = None
+        with found.of("data"):
+            data = self.load(data_dir)
+        with torch.random.fork_rng(devices=[]):
+            networks = self.networks()
+        for name, network in networks.items():
+            with found.of(f"channels_last of {name}"):
+                if self.channels_last:
+                    put_channels_last(network, torch.device("cpu"))
+        shape = None if data is None else _image_shape(data.train)
+        found.mismatches += _image_mismatches(networks["model"], networks["discriminator"], shape)
+        if data is not None:
+            self._look_at_batches(found, len(data.train), batch=self.batch * self.discriminator_steps)
+            with found.of("metric"), torch.random.fork_rng(devices=[]):
+                self._measurement(data, torch.device("cpu"))
+
+    def build(self, data: RealImages, accelerator: Accelerator) -> Generation:
+        # before seeding: loading the weights of Inception draws random numbers
+        measure = self._measurement(data, accelerator.device)
         seed_everything(self.seed, accelerator.device)
         networks = self.networks()
         if self.channels_last:
@@ -178,7 +199,8 @@ class GenerationRecipe(Recipe):
                 put_channels_last(network, accelerator.device)
         generator, discriminator = networks["model"], networks["discriminator"]
         latent: Any = generator.latent
-        _require_alike(generator, discriminator, latent, data.train)
+        if found := _image_mismatches(generator, discriminator, _image_shape(data.train)):
+            raise ValueError("; ".join(found))
 
         def noise(count: int) -> Tensor:
             return draw_noise(self.noise, count, latent, accelerator.device)
@@ -229,26 +251,29 @@ class GenerationRecipe(Recipe):
         return self.plan_epochs(self.steps_per_epoch)
 
 
-def _require_alike(generator: nn.Module, discriminator: nn.Module, latent: int, train: SampleSet) -> None:
-    """Refuse a generator of images of another kind than those it is to imitate, and a discriminator of others."""
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        image = generator.eval()(torch.zeros(1, latent))
-    generator.train()
-    made, real = image.shape[1:], train.read(torch.tensor([0]), torch.zeros(1, train.draws)).shape[1:]
-    if made != real:
-        raise ValueError(
-            f"the generator makes images of {tuple(made)} and the data are of {tuple(real)} (channels, height, width): "
-            "change channels or size of model and discriminator, or of data"
+def _image_shape(samples: SampleSet) -> tuple[int, ...]:
+    return tuple(samples.read(torch.tensor([0]), torch.zeros(1, samples.draws)).shape[1:])
+
+
+def _image_mismatches(generator: nn.Module, discriminator: nn.Module, real: tuple[int, ...] | None) -> list[str]:
+    """Between the generator's images, what the discriminator takes, and the real images where they are known."""
+    latent: Any = generator.latent
+    made = output_shape(generator, (latent,))
+    found = []
+    if real is not None and made != real:
+        found.append(
+            f"the generator makes images of {made} and the data are of {real} (channels, height, width): change "
+            "channels or size of model and discriminator, or of data"
         )
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            discriminator.eval()(image)
-    except RuntimeError as error:  # a layer does not fit the shape
-        raise ValueError(
-            f"the discriminator does not take the images, which are of {tuple(real)} (channels, height, width): change "
-            "discriminator.channels or discriminator.size"
-        ) from error
-    discriminator.train()
+    for shape in dict.fromkeys((made, made if real is None else real)):
+        try:
+            output_shape(discriminator, shape)
+        except RuntimeError as error:  # a layer does not fit the shape
+            found.append(
+                f"the discriminator does not take the images, which are of {shape} (channels, height, width): "
+                f"change discriminator.channels or discriminator.size ({error})"
+            )
+    return found
 
 
 def draw_noise(name: NoiseName, count: int, latent: int, device: torch.device | str = "cpu") -> Tensor:

@@ -18,7 +18,7 @@ from pinets.tasks.generation.metrics import evaluate as evaluate_images
 from pinets.tasks.generation.recipe import GenerationRecipe, draw_noise
 from pinets.tasks.generation.task import EVALUATION_SEED, to_pixels
 
-__all__ = ["interpolate", "measure", "real_images", "sample", "sample_batches", "sample_degrees"]
+__all__ = ["interpolate", "measure", "noise_of_samples", "real_images", "sample", "sample_batches", "sample_degrees"]
 
 _BATCH = 64  # images generated at a time; only memory depends on it
 
@@ -39,7 +39,7 @@ def sample_batches(path: str | Path, count: int = 64, *, seed: int = 0, truncati
     """The images of :func:`sample` in batches, for more than memory holds."""
     recipe, generator = _generator(path)
     batches = -(-count // _BATCH)  # only whole ones, so that StyleGAN's noise inputs do not depend on the count
-    noise = _noise(recipe, batches * _BATCH, generator.latent, seed)
+    noise = noise_of_samples(recipe, batches * _BATCH, generator.latent, seed)
     for number, part in enumerate(noise.split(_BATCH)):
         yield _generate(generator, part, truncation, (seed, number))[: count - number * _BATCH]
 
@@ -51,7 +51,7 @@ def interpolate(path: str | Path, rows: int = 8, steps: int = 8, *, seed: int = 
     straight line. The noise inputs of StyleGAN stay the same on the way.
     """
     recipe, generator = _generator(path)
-    first, last = _noise(recipe, 2 * rows, generator.latent, seed).chunk(2)
+    first, last = noise_of_samples(recipe, 2 * rows, generator.latent, seed).chunk(2)
     ways = []
     for share in torch.linspace(0, 1, steps):
         between = _arc(first, last, share) if recipe.noise == "normal" else torch.lerp(first, last, share)
@@ -73,7 +73,7 @@ def sample_degrees(path: str | Path, count: int = 6, *, seed: int = 0) -> Tensor
     recipe, generator = _generator(path)
     if not isinstance(generator, ImageGenerator):
         raise ValueError(f"the generator of {path} is not a polynomial of the noise: it has activations")
-    noise = _noise(recipe, count, generator.latent, seed)
+    noise = noise_of_samples(recipe, count, generator.latent, seed)
     with torch.no_grad():
         terms = orders(generator.network, noise)  # (degree, sample, C, H, W)
         return to_pixels(generator.bound(terms.cumsum(0))).transpose(0, 1).contiguous()
@@ -132,7 +132,8 @@ def _generator(path: str | Path) -> tuple[GenerationRecipe, ImageGenerator | Sty
     return recipe, generator
 
 
-def _noise(recipe: GenerationRecipe, count: int, latent: int, seed: int) -> Tensor:
+def noise_of_samples(recipe: GenerationRecipe, count: int, latent: int, seed: int) -> Tensor:
+    """The noise of the first samples of a seed."""
     with _from_seed(seed):
         # one by one: torch fills the end of a tensor differently, and the last image would depend on the count
         return torch.cat([draw_noise(recipe.noise, 1, latent) for _ in range(count)])

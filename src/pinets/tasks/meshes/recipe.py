@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pinets.data import Splits, load
+from pinets.engine.findings import Findings, output_shape
 from pinets.engine.loop import Plan
 from pinets.engine.optimization import (
     SGD,
@@ -171,6 +172,23 @@ class AutoencodingRecipe(Recipe):
     def rebuild(self, data: Callable[[], Any]) -> dict[str, nn.Module]:
         # the spirals are those of the template, which comes with the data
         return {"model": self.model.build(load_hierarchy(self, data().train), self.latent)}
+
+    def _look(self, found: Findings, data_dir: str | Path | None) -> None:
+        with found.of("model"), torch.random.fork_rng(devices=[]):
+            self.networks()
+        data: Splits[MeshSet] | None = None
+        with found.of("data"):
+            data = self.load(data_dir)
+        if data is None:
+            return
+        self._look_at_batches(found, len(data.train))
+        with found.of("data"):
+            Standardize.of(data.train.shapes)
+        if isinstance(self.model, PCA) and len(data.train) < self.latent:
+            found.mismatches.append(f"latent: {self.latent} components need as many shapes, got {len(data.train)}")
+        with found.of("hierarchy"), torch.random.fork_rng(devices=[]):
+            hierarchy = load_hierarchy(self, data.train)
+            output_shape(self.model.build(hierarchy, self.latent), (self.data.vertices, 3))
 
     def build(self, data: Splits[MeshSet], accelerator: Accelerator) -> MeshAutoencoding:
         hierarchy = load_hierarchy(self, data.train, accelerator)
