@@ -198,6 +198,34 @@ def test_files_of_another_kind_are_refused(folders):
         decrypt_file(folder / "nowhere", folder / "client")
 
 
+def test_files_of_another_kind_are_not_replaced(folders, tmp_path):
+    folder, _, inputs = folders
+    client, server = folder / "client", folder / "server"
+    asked, scores, text = tmp_path / "asked", tmp_path / "scores.npy", tmp_path / "text"
+    for _ in range(2):  # the same kind is replaced
+        encrypt_file(inputs[:1].numpy(), client, asked)
+        decrypt_file(client / "outputs", client, scores)
+    text.write_text("{}")
+    shutil.copytree(client, tmp_path / "client")
+    (tmp_path / "client" / "secret.key").unlink()
+    attempts = [
+        (asked, "inputs", lambda: decrypt_file(client / "outputs", client, asked)),
+        (scores, "array", lambda: evaluate_file(server / "inputs", server, scores, workers=1)),
+        (text, "something else", lambda: encrypt_file(inputs[:1].numpy(), client, text)),
+        (text, "something else", lambda: make_key_files(tmp_path / "client", text)),
+    ]
+    for target, holds, attempt in attempts:
+        before = target.read_bytes()
+        with pytest.raises(FileExistsError, match=f"{target.name} would be replaced .* and holds {holds}; name"):
+            attempt()
+        assert target.read_bytes() == before
+    assert not (tmp_path / "client" / "secret.key").exists()
+    (tmp_path / "plan.json").write_text("[]")
+    with pytest.raises(FileExistsError, match=r"plan.json would be replaced"):
+        write_plan(read_plan(client), read_circuit(server)[1], client=tmp_path, server=tmp_path / "server")
+    assert not (tmp_path / "server").exists()
+
+
 def test_the_secret_key_is_private_and_never_overwritten(folders):
     folder, _, _ = folders
     path = folder / "client" / "secret.key"

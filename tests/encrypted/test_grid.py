@@ -10,7 +10,18 @@ import torch
 from torch import nn
 
 from pinets import CCP
-from pinets.encrypted import Parameters, PlanError, compile_network, open_client, plan_network, run_trial
+from pinets.encrypted import (
+    Client,
+    Parameters,
+    PlanError,
+    RangeWarning,
+    Server,
+    compile_network,
+    make_keys,
+    open_client,
+    plan_network,
+    run_trial,
+)
 from pinets.encrypted.diagonals import baby_steps
 from pinets.encrypted.grid import choose_grid, pack_grid
 from pinets.encrypted.grid_program import GridProgram
@@ -76,8 +87,32 @@ def test_encrypted_colour_images_give_the_plain_classes(tmp_path):
     trial = run_trial(plan, circuit, network, inputs[:2], tmp_path, workers=1)
     assert trial.agreement == 1
     assert trial.deviation <= plan.deviation < 1e-3
-    request = open_client(tmp_path / "client").encrypt(inputs[:3].numpy())
+    client, keys = open_client(tmp_path / "client"), (tmp_path / "server" / "evaluation.keys").read_bytes()
+    request = client.encrypt(inputs[:3].numpy())
     assert len(split_inputs(request, plan)) == 3  # one for each image, with its four ciphertexts
+    # too little memory to keep the weights: images are evaluated in step, two at a time
+    memory = 2 * (plan.key_bytes + 2 * plan.ciphertext_bytes)
+    server = Server(replace(plan, weight_bytes=memory), circuit, workers=1, memory=memory)
+    assert server.together == 2
+    outputs = client.decrypt(server.evaluate(request, server.load_keys(keys)))
+    np.testing.assert_allclose(outputs, network(inputs[:3]).numpy(), atol=plan.deviation)
+
+
+def test_check_values_tell_that_colour_images_overflowed():
+    network = convnet((2, 2))
+    network.fc.weight.mul_(1000)  # the room below must be larger than 1, or SEAL refuses the scale
+    inputs = torch.rand(8, 3, 4, 4, dtype=torch.float64)
+    options = {"rings": (2048,), "insecure": True, "estimate_time": False}
+    plan, circuit = plan_network(network, inputs, packing="grid", **options)
+    sizes = network(inputs).abs().amax(1)
+    room = float(sizes.max()) / 5  # an overflow needs coefficients beyond it, which are smaller than slots
+    scale = 2.0 ** (plan.parameters.prime_bits[0] - 1) / room
+    small = replace(plan, output_bound=room, output_scale=scale, check_tolerance=room / 4096)
+    secret, evaluation = (keys.to_bytes() for keys in make_keys(small))
+    client, server = Client(small, secret), Server(small, circuit, workers=1)
+    answer = server.evaluate(client.encrypt(inputs[sizes.argmax()][None].numpy()), server.load_keys(evaluation))
+    with pytest.warns(RangeWarning, match="1 of 1 outputs do not match their check values"):
+        client.decrypt(answer)
 
 
 @pytest.mark.parametrize("pool, radius, side", [(1, 1, 4), (2, 1, 4), (1, 0, 3), (2, 2, 12), (2, 1, 2)])

@@ -26,7 +26,7 @@ def by_latency(circuit, inputs, evaluator):
     layout = choose_layout(circuit, slots)
     program = LatencyProgram(circuit, layout, slots)
     entries = (evaluator.encrypt(pack(one.numpy(), layout, slots), scale) for one in inputs)
-    out = [program.run(evaluator, entry, scale) for entry in entries]
+    out = [program.run(evaluator, [entry], scale) for entry in entries]
     assert all(one.level == 0 for one in out)
     return np.stack([unpack(one.values, circuit.output.rows) for one in out])
 

@@ -55,7 +55,7 @@ def simulated(plan, circuit, inputs, seed):
     )
     if plan.packing == "latency":
         entry = evaluator.encrypt(np.stack([pack(one, plan.layout, slots) for one in inputs]), scale)
-        out = LatencyProgram(circuit, plan.layout, slots).run(evaluator, entry, plan.output_scale)
+        out = LatencyProgram(circuit, plan.layout, slots).run(evaluator, [entry], plan.output_scale)
     elif plan.packing == "grid":
         packed = np.stack([pack_grid(one, plan.grid, slots) for one in inputs], axis=1)
         entries = [evaluator.encrypt(one, scale) for one in packed]

@@ -85,7 +85,7 @@ def test_a_matrix_after_adding_a_plain_vector(sizes):
     decryptor, evaluator = SealDecryptor(scheme, secret), SealEvaluator(scheme, *keys, rotations)
     entry = evaluator.load(decryptor.encrypt(pack(x[0].numpy(), layout, SLOTS), PARAMETERS.scale))
     program = LatencyProgram(circuit, layout, SLOTS)
-    out = unpack(decryptor.decrypt(evaluator.save(program.run(evaluator, entry, PARAMETERS.scale))), third)
+    out = unpack(decryptor.decrypt(evaluator.save(program.run(evaluator, [entry], PARAMETERS.scale))), third)
     weight, bias = network[0].weight.detach().numpy(), network[0].bias.detach().numpy()
     hidden = (weight @ x[0].numpy() + bias) ** 2
     expected = network[2].weight.detach().numpy() @ hidden + network[2].bias.detach().numpy()

@@ -20,8 +20,11 @@ def run(cifar, tmp_path):
 
 
 def test_a_run_becomes_weights_with_a_card_that_are_then_stressed(run, cifar, tmp_path, capsys, monkeypatch):
-    publish(run, "colours", tmp_path / "out")
+    written = publish(run, "colours", tmp_path / "out")
     network, card = load_weights(tmp_path / "out" / "colours.safetensors")
+    assert card == written
+    assert (tmp_path / "out" / "colours.md").read_text() == card.markdown()
+    assert "widths=[4, 4]" in card.expression
     assert card.degree == "4"
     assert card.classes == tuple("abcdefghij")
     assert card.command.startswith("pinets train cifar10_strict --scale small --set")

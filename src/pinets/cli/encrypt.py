@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,6 +104,7 @@ def _add_planning(parser: Parser, inputs: str) -> None:
         action="store_true",
         help="accept only what is proven to fit, and bound the deviation, for every input",
     )
+    parser.add_argument("--memory", metavar="GB", type=_gigabytes, help="the server's (default: what is free)")
 
 
 def run_plan(args: argparse.Namespace) -> int:
@@ -134,7 +136,8 @@ def _write(plan: Plan, circuit: Circuit, preparation: Preparation, folder: Path)
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     """The options of the planner."""
     rings = {"rings": (args.ring,)} if args.ring else {}
-    return {"packing": args.packing, "precision": args.precision, "proof": args.prove, "room": args.room, **rings}
+    asked = {"packing": args.packing, "precision": args.precision, "proof": args.prove, "room": args.room}
+    return {**asked, "memory": args.memory, **rings}
 
 
 def _source(args: argparse.Namespace) -> tuple[Source, Preparation]:
@@ -290,6 +293,7 @@ def _add_run(actions: Verbs) -> None:
 
 
 def run_all(args: argparse.Namespace) -> int:
+    from pinets._progress import Progress
     from pinets.encrypted import run_trial
 
     source, _ = _source(args)
@@ -297,11 +301,30 @@ def run_all(args: argparse.Namespace) -> int:
     if not args.json:
         print(f"{plan}\n", flush=True)
     inputs, labels = source.held_out(args.images)
-    with tempfile.TemporaryDirectory(prefix="pinets-") as temporary:
-        folder = args.out or temporary
-        trial = run_trial(plan, circuit, source.network, inputs, folder, labels=labels, workers=args.workers)
+    with (
+        tempfile.TemporaryDirectory(prefix="pinets-") as temporary,
+        Progress("encrypted", len(inputs), unit="input") as bar,
+    ):
+        trial = run_trial(
+            *(plan, circuit, source.network, inputs, args.out or temporary),
+            labels=labels,
+            workers=args.workers,
+            memory=args.memory,
+            done=bar.advance,
+        )
     print(json.dumps({"plan": plan.to_json(), "trial": trial.to_json()}, indent=1) if args.json else trial)
     return 0
+
+
+def _gigabytes(text: str) -> int:
+    """Read ``2.5`` as bytes."""
+    try:
+        size = float(text)
+    except ValueError:
+        size = math.nan
+    if not 0 < size < 1e9:
+        raise argparse.ArgumentTypeError(f"expected a positive number of gigabytes, got {text!r}")
+    return int(size * 1e9)
 
 
 def _range(text: str) -> tuple[float, float]:

@@ -11,7 +11,16 @@ from pinets.data.registry import DATA_SETS, DataSet, load
 from pinets.data.samples import ArraySet, ClipSet, ImageSet, SampleSet, Splits
 from pinets.data.sets.folders import FolderSet
 from pinets.data.splits import hold_out, stratified_indices, stratified_sample
-from pinets.data.transforms import Chunked, Compose, Normalize, RandomCrop, RandomFlip, Transform, precompute
+from pinets.data.transforms import (
+    Chunked,
+    Compose,
+    Normalize,
+    RandomCrop,
+    RandomFlip,
+    RandomSimilarity,
+    Transform,
+    precompute,
+)
 
 __all__ = [
     "DATA_SETS",
@@ -33,6 +42,7 @@ __all__ = [
     "Normalize",
     "RandomCrop",
     "RandomFlip",
+    "RandomSimilarity",
     "RandomResizedCrop",
     "SampleSet",
     "ShardSet",

@@ -17,7 +17,7 @@ from typing import Any
 
 from pinets.encrypted.errors import FileError, KeyMismatchError
 
-__all__ = ["Container", "naming", "read_containers"]
+__all__ = ["Container", "kind_of", "naming", "read_containers"]
 
 _MAGIC = b"pinets encrypted\n"
 _VERSION = 2

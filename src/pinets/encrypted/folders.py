@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from pinets._files import PathLike, replacing, write_bytes, write_pieces
 from pinets.encrypted.backend import Vector
 from pinets.encrypted.circuit import Circuit, circuit_from_container, circuit_to_container
 from pinets.encrypted.client import Client, make_keys
-from pinets.encrypted.container import Container
+from pinets.encrypted.container import Container, kind_of
 from pinets.encrypted.errors import FileError
 from pinets.encrypted.plan import Plan
 from pinets.encrypted.server import Server
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 PLAN, CIRCUIT, SECRET_KEY, EVALUATION_KEYS = "plan.json", "network.circuit", "secret.key", "evaluation.keys"
+_START = 1 << 24  # bytes of a file that tell its kind
 
 
 # Plans and circuits
@@ -49,6 +51,8 @@ def write_plan(plan: Plan, circuit: Circuit, *, client: PathLike, server: PathLi
     content = (json.dumps(plan.to_json(), indent=1) + "\n").encode()
     for folder in (client, server):
         _require_no_keys_of_another_plan(Path(folder), plan)
+        _require_same_kind(Path(folder) / PLAN, "plan")
+    _require_same_kind(Path(server) / CIRCUIT, "circuit")
     for folder in (client, server):
         write_bytes(Path(folder) / PLAN, content)
     write_container(Path(server) / CIRCUIT, circuit_to_container(circuit, plan.identity))
@@ -93,6 +97,7 @@ def make_key_files(folder: PathLike, evaluation_keys: PathLike) -> None:
     """
     plan, secret_path = read_plan(folder), Path(folder) / SECRET_KEY
     require_no_secret_key(folder)
+    _require_same_kind(evaluation_keys, "evaluation keys")
     secret, evaluation = make_keys(plan)
     # The large file first: if the disk is full, no secret key is left behind. It appears last: if another process has
     # made keys meanwhile, the files of that process stay.
@@ -151,13 +156,13 @@ def encrypt_file(
         source: The file that the inputs were read from, which is not replaced.
         allow: Warn of inputs outside a proven range instead of refusing them.
     """
-    _require_other_file(target, client, source)
+    _require_other_file(target, "inputs", client, source)
     write_bytes(target, open_client(client).encrypt(inputs, allow=allow))
 
 
 def evaluate_file(source: PathLike, server: PathLike, target: PathLike, *, workers: int | None = None) -> None:
     """Evaluate the network in a server's folder on a file of encrypted inputs, and write the encrypted outputs."""
-    _require_other_file(target, server, source)
+    _require_other_file(target, "outputs", server, source)
     path = Path(server) / EVALUATION_KEYS
     evaluator = Server(*read_circuit(server), workers=workers)
     keys = evaluator.load_keys(_read(path, "evaluation keys"), source=path)
@@ -167,7 +172,7 @@ def evaluate_file(source: PathLike, server: PathLike, target: PathLike, *, worke
 def decrypt_file(source: PathLike, client: PathLike, target: PathLike | None = None) -> Vector:
     """Decrypt a file of the server's, one row for each input; also write a .npy file if ``target`` is given."""
     if target is not None:
-        _require_other_file(target, client, source)
+        _require_other_file(target, "array", client, source)
     outputs = open_client(client).decrypt(_read(source, "outputs"), source=source)
     if target is not None:
         buffer = io.BytesIO()
@@ -176,13 +181,34 @@ def decrypt_file(source: PathLike, client: PathLike, target: PathLike | None = N
     return outputs
 
 
-def _require_other_file(target: PathLike, folder: PathLike, source: PathLike | None = None) -> None:
-    """Refuse to replace what is read, and the keys and plans, without which nothing can be decrypted any more."""
+def _require_other_file(target: PathLike, kind: str, folder: PathLike, source: PathLike | None = None) -> None:
+    """Refuse to replace what is read, the keys and plans, and files of another kind."""
     path = Path(target).resolve()
     if source is not None and path == Path(source).resolve():
         raise FileExistsError(f"{target} would replace what it is made from")
     if path.exists() and path.parent == Path(folder).resolve():
         raise FileExistsError(f"{target} would replace a file beside the keys and the plan; name another")
+    _require_same_kind(target, kind)
+
+
+def _require_same_kind(target: PathLike, kind: str) -> None:
+    """Refuse to replace a file that is of another kind."""
+    if (path := Path(target)).exists() and (found := _kind(path)) != kind:
+        raise FileExistsError(f"{target} would be replaced by a file of kind {kind!r}, and holds {found}; name another")
+
+
+def _kind(path: Path) -> str:
+    """The kind of a file that is there: of a container, or ``"plan"`` or ``"array"``."""
+    if not path.is_file():
+        return "a folder"
+    with path.open("rb") as file:
+        start = file.read(_START)
+    if start.startswith(np.lib.format.MAGIC_PREFIX):
+        return "array"
+    with suppress(ValueError, RecursionError):
+        if isinstance(content := json.loads(start), dict) and "format" in content:
+            return "plan"
+    return kind_of(start) or "something else"
 
 
 # Containers

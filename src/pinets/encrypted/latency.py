@@ -16,6 +16,7 @@ repetition: all slots do useful work, and the stacked factors of a product cost 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -160,8 +161,9 @@ class LatencyProgram:
         self.circuit, self.layout, self.slots, self.keep = circuit.dense, layout, slots, keep
         self._maps: dict[int, _Map] = {}
 
-    def run(self, evaluator: Evaluator, ciphertext: Ciphertext, output_scale: float) -> Ciphertext:
+    def run(self, evaluator: Evaluator, ciphertexts: Sequence[Ciphertext], output_scale: float) -> Ciphertext:
         """Evaluate the circuit. The output gets its own scale, since it must fit the base prime alone."""
+        (ciphertext,) = ciphertexts
         return _Run(self, evaluator, ciphertext).output(output_scale)
 
     def map_of(self, factors: tuple[Affine, ...]) -> _Map:

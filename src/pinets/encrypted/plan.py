@@ -248,6 +248,10 @@ class Plan:
         """Whether the server keeps the encoded weights for the next input, given its memory in bytes."""
         return self.key_bytes + self.ciphertext_bytes + self.weight_bytes < memory // 2
 
+    def fitting(self, memory: int) -> int:
+        """The number of inputs that a process evaluates at once, given its memory in bytes: at most 8."""
+        return max(1, min(8, (memory // 2 - self.key_bytes) // max(self.ciphertext_bytes, 1)))
+
     @property
     def relative_deviation(self) -> float:
         """The deviation relative to the largest output; ``precision`` of the planner limits it."""

@@ -426,7 +426,7 @@ def _by_latency(
     for _ in range(_NOISE_DRAWS):
         evaluator.counts.clear()  # keep the counts of one evaluation
         evaluator.encoded_bytes = 0
-        out = program.run(evaluator, evaluator.encrypt(packed, scale), output_scale)
+        out = program.run(evaluator, [evaluator.encrypt(packed, scale)], output_scale)
         computed.append([program.unpack(one) for one in out.values])
     return np.array(computed)
 

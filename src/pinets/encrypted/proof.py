@@ -188,7 +188,7 @@ def prove(plan: Plan, circuit: Circuit, *, largest_output: float = math.inf) -> 
         elif plan.layout is not None:
             middle, radius = (pack(side, plan.layout, slots) for side in sides)
             latency = LatencyProgram(circuit, plan.layout, slots, keep=False)
-            outputs = [latency.run(evaluator, evaluator.enclose(middle, radius, scale), plan.output_scale)]
+            outputs = [latency.run(evaluator, [evaluator.enclose(middle, radius, scale)], plan.output_scale)]
         else:
             columns = [
                 evaluator.enclose(middle[None], radius[None], scale) for middle, radius in zip(*sides, strict=True)

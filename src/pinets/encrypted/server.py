@@ -17,6 +17,7 @@ from pinets.encrypted.machine import available_memory
 from pinets.encrypted.plan import Plan, in_units
 from pinets.encrypted.seal import SealEvaluator, SealScheme, refusals
 from pinets.encrypted.throughput import ThroughputProgram
+from pinets.encrypted.together import TogetherEvaluator
 from pinets.encrypted.workers import fork_map, worker_count
 
 __all__ = ["EvaluationKeys", "Server", "key_file_bytes", "request_bytes", "split_inputs"]
@@ -42,12 +43,17 @@ class Server:
         plan: The plan of the network.
         circuit: The compiled network.
         workers: The number of processes; by default one for each core.
+        memory: The memory in bytes that it may take; by default what is free now.
+
+    Attributes:
+        together: The number of inputs (throughput: sets of them) that a process evaluates in step. Where memory does
+            not hold the encoded weights, they are then encoded less often.
     """
 
-    def __init__(self, plan: Plan, circuit: Circuit, *, workers: int | None = None) -> None:
+    def __init__(self, plan: Plan, circuit: Circuit, *, workers: int | None = None, memory: int | None = None) -> None:
         self.plan = plan
-        self._workers = worker_count(workers)
-        memory = available_memory()
+        self.workers = worker_count(workers)
+        memory = available_memory() if memory is None else min(memory, available_memory())
         if plan.needed_bytes > memory:
             raise MemoryError(
                 f"keys and ciphertexts take {in_units(plan.needed_bytes)} of memory, and {in_units(memory)} is free"
@@ -62,7 +68,8 @@ class Server:
             raise KeyMismatchError(f"the circuit takes {circuit.depth} levels, the plan has {plan.parameters.levels}")
         self._scheme = SealScheme(plan.parameters)
         self._program: LatencyProgram | GridProgram | ThroughputProgram
-        keep = plan.keeps_weights(memory)
+        keep = self._unencoded = plan.keeps_weights(memory)
+        self.together = 1 if keep or plan.packing == "throughput" else plan.fitting(memory // self.workers)
         if plan.grid is not None:
             self._program = GridProgram(circuit, plan.grid, plan.parameters.slots, keep=keep)
         elif plan.layout is None:
@@ -90,39 +97,49 @@ class Server:
         if len(entries) % size:
             raise FileError(f"{source} holds {len(entries)} ciphertexts, not a multiple of the {size} of an input")
 
-        def load(number: int) -> Any:
-            with naming(f"ciphertext {number} of {source}"):
-                return self._load(entries[number], keys.evaluator)
+        def load(number: int) -> list[Any]:
+            """The ciphertexts of an input, or of a set of them."""
+            loaded = []
+            for at in range(number * size, (number + 1) * size):
+                with naming(f"ciphertext {at} of {source}"):
+                    loaded.append(self._load(entries[at], keys.evaluator))
+            return loaded
 
-        numbers = range(len(entries))
-        if not isinstance(self._program, ThroughputProgram):
-            one = partial(self._one, self._program, keys.evaluator, load)
-            numbers = range(len(entries) // size)
-            # the first in this process: it encodes the weights, which the others inherit
-            results = [one(number) for number in numbers[:1]] + fork_map(one, numbers[1:], self._workers)
-        else:
-            results = []
-            for start in numbers[::size]:
-                loaded = [load(number) for number in numbers[start : start + size]]
-                spread = partial(self._spread, keys.evaluator)
-                outputs = self._program.run(keys.evaluator, loaded, plan.output_scale, spread)
+        numbers = range(len(entries) // size)
+        results: list[bytes] = []
+        if isinstance(self._program, ThroughputProgram):
+            spread = partial(self._spread, keys.evaluator)
+            for number in numbers:
+                outputs = self._program.run(keys.evaluator, load(number), plan.output_scale, spread)
                 results += [keys.evaluator.save(output) for output in outputs]
+        else:
+            starts = numbers[:: self.together]
+            some = partial(self._some, self._program, keys.evaluator, load, numbers)
+            # the very first in this process: it encodes the weights, which the others inherit
+            alone = 1 if self._unencoded else 0
+            computed = [some(start) for start in starts[:alone]] + fork_map(some, starts[alone:], self.workers)
+            self._unencoded = False
+            for start, joined in zip(starts, computed, strict=True):
+                each = len(joined) // len(numbers[start : start + self.together])  # all answers have the same size
+                results += [joined[at : at + each] for at in range(0, len(joined), each)]
         parts = {str(number): part for number, part in enumerate(results)}
         return Container("outputs", plan.identity, keys.identity, parts, container.facts).to_bytes()
 
-    def _one(
+    def _some(
         self,
         program: LatencyProgram | GridProgram,
         evaluator: SealEvaluator,
-        load: Callable[[int], Any],
-        number: int,
+        load: Callable[[int], list[Any]],
+        numbers: range,
+        start: int,
     ) -> bytes:
-        with refusals(f"input {number} cannot be evaluated"):
-            if isinstance(program, LatencyProgram):
-                return evaluator.save(program.run(evaluator, load(number), self.plan.output_scale))
-            first = number * self.plan.parts
-            loaded = [load(at) for at in range(first, first + self.plan.parts)]
-            return evaluator.save(program.run(evaluator, loaded, self.plan.output_scale))
+        """The answers for the inputs that are evaluated in step, from one on; one behind the other."""
+        chosen = numbers[start : start + self.together]
+        named = "".join(f" {number}" for number in chosen)
+        with refusals(f"input{named} cannot be evaluated"):
+            inputs = [list(parts) for parts in zip(*map(load, chosen), strict=True)]
+            outputs = program.run(TogetherEvaluator(evaluator), inputs, self.plan.output_scale)
+            return b"".join(map(evaluator.save, outputs))
 
     def _load(self, entry: bytes, evaluator: SealEvaluator) -> Any:
         """Load an input; a ciphertext that is not fresh would fail half-way."""
@@ -141,9 +158,9 @@ class Server:
             with refusals("the inputs cannot be evaluated"):
                 return compute(number)
 
-        if self._workers == 1:
+        if self.workers == 1:
             return [checked(number) for number in numbers]
-        computed = fork_map(lambda number: evaluator.save(checked(number)), numbers, self._workers)
+        computed = fork_map(lambda number: evaluator.save(checked(number)), numbers, self.workers)
         return [evaluator.load(one) for one in computed]
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,8 +31,6 @@ from pinets.encrypted.server import Server
 
 __all__ = ["Trial", "run_trial"]
 
-Result = TypeVar("Result")
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -45,10 +46,12 @@ class Trial:
         keygen_seconds: The time to make the keys.
         encrypt_seconds: The time to encrypt, for each input.
         evaluate_seconds: The wall-clock time to evaluate, for each input.
+        evaluate_cpu_seconds: The CPU time of all processes of the server, for each input.
         decrypt_seconds: The time to decrypt, for each input.
         key_bytes: The size of the file of evaluation keys.
         request_bytes: The size of the encrypted inputs, all together.
         answer_bytes: The size of the encrypted outputs, all together.
+        peak_bytes: The largest memory of a process, client and server together; None if the system does not tell.
     """
 
     inputs: int
@@ -60,10 +63,12 @@ class Trial:
     keygen_seconds: float
     encrypt_seconds: float
     evaluate_seconds: float
+    evaluate_cpu_seconds: float
     decrypt_seconds: float
     key_bytes: int
     request_bytes: int
     answer_bytes: int
+    peak_bytes: int | None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -82,10 +87,12 @@ class Trial:
                 "client",
                 f"{self.encrypt_seconds * 1e3:.3g} ms to encrypt, {self.decrypt_seconds * 1e3:.3g} ms to decrypt",
             ),
-            ("server", f"{self.evaluate_seconds:.3g} s for each input"),
+            ("server", f"{self.evaluate_seconds:.3g} s for each input, {self.evaluate_cpu_seconds:.3g} s of CPU time"),
             ("bytes", f"keys {in_units(self.key_bytes)}, request {in_units(self.request_bytes)}, "
                       f"answer {in_units(self.answer_bytes)}"),
         ]  # fmt: skip
+        if self.peak_bytes is not None:
+            rows.append(("peak memory", in_units(self.peak_bytes)))
         return "\n".join(f"{name:14} {text}" for name, text in rows)
 
 
@@ -98,6 +105,8 @@ def run_trial(
     *,
     labels: Tensor | None = None,
     workers: int | None = None,
+    memory: int | None = None,
+    done: Callable[[Mapping[str, float]], None] = lambda figures: None,
 ) -> Trial:
     """Encrypt, evaluate and decrypt inputs with the plan and keys in ``folder/client`` and ``folder/server``.
 
@@ -109,34 +118,51 @@ def run_trial(
         folder: The parent of the two folders, which must not hold keys yet.
         labels: The true classes.
         workers: The number of processes of the server; by default one for each core.
+        memory: The memory of the server in bytes; by default what is free now.
+        done: Called after each input with the figures so far.
     """
     client_folder, server_folder = Path(folder) / "client", Path(folder) / "server"
     require_no_secret_key(client_folder)  # first: a new plan would make it useless
     write_plan(plan, circuit, client=client_folder, server=server_folder)
     key_file = server_folder / EVALUATION_KEYS
-    keygen, _ = _timed(lambda: make_key_files(client_folder, key_file))
-    client, server = open_client(client_folder), Server(*read_circuit(server_folder), workers=workers)
+    keygen, encrypt, evaluate, decrypt = (_Clock() for _ in range(4))
+    with keygen.running():
+        make_key_files(client_folder, key_file)
+    client = open_client(client_folder)
+    server = Server(*read_circuit(server_folder), workers=workers, memory=memory)
     keys = server.load_keys(key_file.read_bytes(), source=key_file)
-    encrypt, request = _timed(lambda: client.encrypt(inputs.double().numpy()))
-    evaluate, answer = _timed(lambda: server.evaluate(request, keys))
-    decrypt, outputs = _timed(lambda: client.decrypt(answer))
+    request_bytes = answer_bytes = 0
     expected = _plain(network, inputs)
-    count, predicted = len(inputs), outputs.argmax(1)
-    truth = None if labels is None else labels.numpy()
+    outputs = np.empty((0, *expected.shape[1:]))
+    for some in inputs.split(plan.batch * server.together * server.workers):
+        with encrypt.running():
+            request = client.encrypt(some.double().numpy())
+        with evaluate.running():
+            answer = server.evaluate(request, keys)
+        with decrypt.running():
+            outputs = np.concatenate([outputs, client.decrypt(answer)])
+        request_bytes, answer_bytes = request_bytes + len(request), answer_bytes + len(answer)
+        known = expected[: len(outputs)]
+        deviation, same = float(np.abs(outputs - known).max()), outputs.argmax(1) == known.argmax(1)
+        for _ in some:
+            done({"deviation": deviation, "same class": float(same.mean())})
+    count, truth = len(inputs), None if labels is None else labels.numpy()
     return Trial(
         inputs=count,
-        deviation=float(np.abs(outputs - expected).max()),
+        deviation=deviation,
         largest=float(np.abs(expected).max()),
-        agreement=float((predicted == expected.argmax(1)).mean()),
-        accuracy=None if truth is None else float((predicted == truth).mean()),
+        agreement=float(same.mean()),
+        accuracy=None if truth is None else float((outputs.argmax(1) == truth).mean()),
         plain_accuracy=None if truth is None else float((expected.argmax(1) == truth).mean()),
-        keygen_seconds=keygen,
-        encrypt_seconds=encrypt / count,
-        evaluate_seconds=evaluate / count,
-        decrypt_seconds=decrypt / count,
+        keygen_seconds=keygen.seconds,
+        encrypt_seconds=encrypt.seconds / count,
+        evaluate_seconds=evaluate.seconds / count,
+        evaluate_cpu_seconds=evaluate.cpu_seconds / count,
+        decrypt_seconds=decrypt.seconds / count,
         key_bytes=key_file.stat().st_size,
-        request_bytes=len(request),
-        answer_bytes=len(answer),
+        request_bytes=request_bytes,
+        answer_bytes=answer_bytes,
+        peak_bytes=_peak_bytes(),
     )
 
 
@@ -150,7 +176,25 @@ def _plain(network: nn.Module, inputs: Tensor) -> np.ndarray:
         return torch.func.functional_call(network, state, inputs.double()).flatten(1).numpy()
 
 
-def _timed(call: Callable[[], Result]) -> tuple[float, Result]:
-    start = time.perf_counter()
-    result = call()
-    return time.perf_counter() - start, result
+class _Clock:
+    """Wall-clock and CPU time; the latter includes processes that have ended."""
+
+    def __init__(self) -> None:
+        self.seconds = self.cpu_seconds = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        start, cpu = time.perf_counter(), sum(os.times()[:4])
+        yield
+        self.seconds += time.perf_counter() - start
+        self.cpu_seconds += sum(os.times()[:4]) - cpu
+
+
+def _peak_bytes() -> int | None:
+    """The largest memory that this process or one that it started had."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return None
+    largest = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return largest if sys.platform == "darwin" else largest * 1024

@@ -12,6 +12,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from pinets.models.parts import make_classifier, reset_layers
 from pinets.models.registry import register
@@ -89,19 +90,21 @@ class ReluBlock(nn.Module):
 
 
 class StrictConvNet(nn.Module):
-    """Blocks with average pooling between them, the average of the last map, and a linear classifier.
+    """Blocks with average pooling between them, averages of the last map, and a linear classifier.
 
     Args:
         blocks: In order; each but the last is followed by pooling.
         num_features: Channels of the last block.
         num_classes: Outputs; 0 for none, so that the network returns its pooled features.
+        cells: The last map is averaged over each of ``cells`` x ``cells`` cells; 1 for one average of the whole map.
     """
 
-    def __init__(self, blocks: Sequence[nn.Module], *, num_features: int, num_classes: int) -> None:
+    def __init__(self, blocks: Sequence[nn.Module], *, num_features: int, num_classes: int, cells: int = 1) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         self.pool = nn.AvgPool2d(2)
-        self.num_features = num_features
+        self.cells = cells
+        self.num_features = num_features * cells**2
         self.reset_classifier(num_classes)
 
     def reset_parameters(self) -> None:
@@ -121,7 +124,7 @@ class StrictConvNet(nn.Module):
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """From the map of features to the outputs, or to the pooled features that the classifier would see."""
-        x = x.mean((2, 3))
+        x = x.mean((2, 3)) if self.cells == 1 else F.adaptive_avg_pool2d(x, self.cells).flatten(1)
         return x if pre_logits else self.fc(x)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -137,6 +140,7 @@ def strict_convnet(
     num_classes: int = 10,
     in_channels: int = 3,
     block: Literal["product", "scaled", "relu"] = "product",
+    cells: int = 1,
 ) -> StrictConvNet:
     """A small convolutional polynomial of the image, or its twin with ReLU.
 
@@ -146,6 +150,7 @@ def strict_convnet(
         in_channels: Channels of the images.
         block: ``"product"`` for :class:`ProductBlock`, ``"scaled"`` for one with a :class:`SigmoidScale`,
             ``"relu"`` for :class:`ReluBlock`.
+        cells: The classifier sees the averages of ``cells`` x ``cells`` cells of the last map.
 
     Example:
         >>> from pinets.algebra import certify
@@ -163,9 +168,11 @@ def strict_convnet(
         raise ValueError(f"widths must have at least one number, each at least 1, got {tuple(widths)}")
     if in_channels < 1:
         raise ValueError(f"in_channels must be at least 1, got {in_channels}")
+    if cells < 1:
+        raise ValueError(f"cells must be at least 1, got {cells}")
     sizes = zip((in_channels, *widths[:-1]), widths, strict=True)
     blocks = [kinds[block](narrow, wide) for narrow, wide in sizes]
-    return StrictConvNet(blocks, num_features=widths[-1], num_classes=num_classes)
+    return StrictConvNet(blocks, num_features=widths[-1], num_classes=num_classes, cells=cells)
 
 
 def normalised_conv(in_channels: int, out_channels: int) -> nn.Sequential:

@@ -101,7 +101,8 @@ def _options(recipe: Recipe) -> dict[str, Any]:
     if not isinstance(model, Model) or model.is_expression:
         raise ValueError(f"{recipe.name} trains no registered model with plain options: only those can be published")
     classes = {"num_classes": recipe.data.classes} if isinstance(recipe, ClassificationRecipe) else {}
-    return {**classes, **model.options}
+    options: dict[str, Any] = to_json({**classes, **model.options})  # as the card reads them back: lists, not tuples
+    return options
 
 
 def _certified(card: Card, network: nn.Module) -> Card:

@@ -19,6 +19,7 @@ from pinets.data import (
     Normalize,
     RandomCrop,
     RandomFlip,
+    RandomSimilarity,
     SampleSet,
     Splits,
     Transform,
@@ -104,6 +105,8 @@ class Images:
         validation: Share of the training images held out for validation.
         crop: Pixels of padding for random crops; 0 for none. Image files are cropped while decoding instead.
         flip: Whether to mirror images at random.
+        turn: The largest random rotation, in degrees, to either side.
+        grow: The largest share by which images grow or shrink at random.
         limit: Train on this many images only, chosen evenly over the classes.
         size: Height and width, for datasets that can have several; the dataset's own default if left out.
     """
@@ -113,12 +116,15 @@ class Images:
     validation: float = 0.1
     crop: int = 4
     flip: bool = True
+    turn: float = 0.0
+    grow: float = 0.0
     limit: int | None = None
     size: int | None = None
 
     def __post_init__(self) -> None:
         require_range("validation", self.validation, above=0, below=1)
-        require_range("crop", self.crop, at_least=0)
+        for name in ("crop", "turn", "grow"):
+            require_range(name, getattr(self, name), at_least=0)
         _check_counts(self.classes, self.limit)
         if self.size is not None:
             require_range("size", self.size, at_least=1)
@@ -137,8 +143,12 @@ class Images:
             told = f"data.size is not set: the images of {self.name} become {size}x{size}"
             warnings.warn(f"{told}; data.size=32 makes them 32x32", stacklevel=2)
         normalize = Normalize.of(splits.train) if in_memory else _IMAGENET[splits.train.channels]
-        # image files are cropped while they are decoded
-        augment: list[Transform] = [RandomCrop(self.crop)] if self.crop and in_memory else []
+        shift = self.crop if in_memory else 0  # image files are cropped while they are decoded
+        augment: list[Transform] = []
+        if self.turn or self.grow:
+            augment.append(RandomSimilarity(self.turn, self.grow, shift))
+        elif shift:
+            augment.append(RandomCrop(shift))
         if self.flip:
             augment.append(RandomFlip())
         crop = {} if in_memory else {"crop": to_json(splits.validation.crop)}  # applied while decoding
