@@ -6,10 +6,10 @@ import torch
 from pinets import tasks as recipes
 from pinets.engine.optimization import MultiStep, Plateau, Warmup
 from pinets.tasks import faces, generation, meshes
-from pinets.tasks.classification.catalogue import cifar, encrypted, imagenet, polynomial, speech, strict
+from pinets.tasks.classification.catalogue import certified, cifar, encrypted, imagenet, polynomial, speech, strict
 
 CATALOGUES = (
-    *(cifar, encrypted, imagenet, polynomial, speech, strict),
+    *(certified, cifar, encrypted, imagenet, polynomial, speech, strict),
     *(generation.catalogue, faces.catalogue, meshes.catalogue),
 )
 

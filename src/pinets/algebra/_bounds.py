@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -94,7 +94,7 @@ def bounds(
         found = problem.enclose(box)
     else:
         rows = [Interval(low[None], high[None]) for low, high in zip(box.lower, box.upper, strict=True)]
-        refined = [refine(problem.enclose, row, boxes) for row in rows]
+        refined = [refine(replace(problem, sharpens=False).enclose, row, boxes) for row in rows]
         found = Interval(torch.cat([row.lower for row in refined]), torch.cat([row.upper for row in refined]))
     found = problem.sharpen(box, found)
     return Bounds(found.lower, found.upper)
@@ -134,7 +134,7 @@ def margins(
     labels = check_labels(problem.outputs, labels, len(lower))
     identity = torch.eye(problem.outputs[-1], dtype=torch.float64)
     differences = identity[labels][:, None] - identity  # (boxes, classes, classes): label minus each
-    found = problem.enclose(box, differences).lower
+    found = problem.sharpen(box, problem.enclose(box, differences), differences).lower
     return found.masked_fill(identity[labels].bool(), 0.0)
 
 

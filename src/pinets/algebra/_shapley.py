@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from pinets.algebra._certify import require_polynomial
 from pinets.algebra._expand import Expansion, expand
 from pinets.algebra._interactions import all_groups, group_keys
+from pinets.algebra.domains.dense import multiplicities
 from pinets.algebra.inputs import check_inputs
 from pinets.algebra.traced import Traced
 
@@ -86,7 +87,7 @@ class Shapley:
             columns = torch.combinations(torch.arange(self._expansion.features), degree, with_replacement=True)
             columns = columns.reshape(-1, degree)
             index: tuple[slice | Tensor, ...] = (slice(None), *columns.unbind(1))
-            values = tensor[index] * _orders(columns)
+            values = tensor[index] * multiplicities(columns)
             used = values.abs().amax(0) > 0
             columns, values = columns[used], values[:, used]
             # columns of one player side by side
@@ -127,17 +128,6 @@ class Shapley:
 
 def _product(rows: Tensor, columns: Tensor) -> Tensor:
     return rows[:, columns].prod(2)
-
-
-def _orders(columns: Tensor) -> Tensor:
-    """In how many orders the columns of every monomial can be written."""
-    degree = columns.shape[1]
-    orders = torch.full((len(columns),), float(math.factorial(degree)), dtype=torch.float64)
-    run = torch.ones(len(columns), dtype=torch.float64)
-    for position in range(1, degree):
-        run = torch.where(columns[:, position] == columns[:, position - 1], run + 1, torch.ones_like(run))
-        orders = orders / run
-    return orders
 
 
 def shapley(

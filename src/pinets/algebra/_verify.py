@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from pinets._progress import Progress
 from pinets.algebra.counterexamples import Evaluate, find_counterexample, least_margin
 from pinets.algebra.domains.interval import Interval
-from pinets.algebra.enclosure import Problem, boxes_of, check_labels
+from pinets.algebra.enclosure import Problem, boxes_of, check_labels, own_type
 from pinets.algebra.shor import Quadratic, least_value
 from pinets.algebra.traced import Traced, trace
 from pinets.algebra.verdicts import Status, Verdict, open_journal
@@ -78,7 +78,7 @@ def verify(
         raise ValueError(f"seconds must be positive, got {seconds}")
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise ValueError(f"workers must be a whole number of at least 1, got {workers!r}")
-    traced = model if isinstance(model, Traced) else trace(model, lower[:1].to(_own_type(model)))
+    traced = model if isinstance(model, Traced) else trace(model, lower[:1].to(own_type(model, torch.float32)))
     dtype = traced.example[0].dtype
     given = boxes_of(lower, upper, None)
     problem = Problem.of(traced, boxes_of(lower, upper, dtype), dtype)
@@ -214,11 +214,6 @@ class _Part:
         shape = self.box.lower.shape
         yield Interval(low.reshape(shape), below.reshape(shape))
         yield Interval(above.reshape(shape), high.reshape(shape))
-
-
-def _own_type(model: nn.Module) -> torch.dtype:
-    values = itertools.chain(model.parameters(), model.buffers())
-    return next((value.dtype for value in values if value.is_floating_point()), torch.float32)
 
 
 def _key(traced: Traced, boxes: Interval, labels: list[int]) -> str:

@@ -22,7 +22,7 @@ from pinets.algebra.inputs import check_inputs, require_module
 from pinets.algebra.shor import Quadratic, least_value
 from pinets.algebra.traced import Traced
 
-__all__ = ["Problem", "TooLargeError", "boxes_of", "check_labels"]
+__all__ = ["Problem", "TooLargeError", "boxes_of", "check_labels", "own_type"]
 
 _INTERPOLATIONS = {"upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"}
 _LARGEST = 2**26  # elements of the generators of one value: half a gigabyte
@@ -45,11 +45,12 @@ class Problem:
     outputs: torch.Size  # of one box, with a batch of one
     inputs: torch.Size
     widest: int  # elements of the largest value
+    sharpens: bool = True  # zonotopes by linear bounds of their factors: tighter, and slower for deep small networks
 
     @staticmethod
     def of(model: nn.Module | Traced, box: Interval, precision: torch.dtype | None) -> Problem:
         """Trace a network for boxes such as these, one in each row."""
-        row = box.lower[:1].to(model.example[0].dtype if isinstance(model, Traced) else _own_type(model, precision))
+        row = box.lower[:1].to(model.example[0].dtype if isinstance(model, Traced) else own_type(model, precision))
         traced = require_polynomial(model, row)
         example, graph = traced.require_one_row("a bound"), traced.graph
         _require_precision(graph, precision)
@@ -80,21 +81,20 @@ class Problem:
 
         return self._each(tight, boxes, differences).meet(self.enclose_plainly(boxes, differences))
 
-    def sharpen(self, boxes: Interval, known: Interval) -> Interval:
-        """Bounds of the outputs over each box, tightened by Shor's relaxation where that is a matter of a second."""
-        outputs = self.outputs.numel()
-        if not self.fits or self.symbols > _MOST_SYMBOLS or outputs * len(boxes.lower) > _MOST_DUALS:
+    def sharpen(self, boxes: Interval, known: Interval, differences: Tensor | None = None) -> Interval:
+        """What :meth:`enclose` gives, tightened by Shor's relaxation where that is a matter of a second."""
+        if not self.fits or self.symbols > _MOST_SYMBOLS or known.lower.numel() > _MOST_DUALS:
             return known
         lower, upper = (end.clone() for end in (known.lower, known.upper))
-        for row in range(len(lower)):
-            zonotope = self.zonotope(boxes.lower[row : row + 1], boxes.upper[row : row + 1])
+        for row, matrix in enumerate([None] * len(lower) if differences is None else differences):
+            zonotope = self.zonotope(boxes.lower[row : row + 1], boxes.upper[row : row + 1], matrix)
             if zonotope.generators is None or not zonotope.products:
                 continue
-            ends = [
-                [least_value(Quadratic.below(zonotope, n, sign), None).lower for n in range(outputs)]
-                for sign in (1, -1)
+            below = [
+                [least_value(Quadratic.below(zonotope, element, sign), None).lower for sign in (1, -1)]
+                for element in range(lower[row].numel())
             ]
-            low, high = torch.tensor(ends, dtype=torch.float64).reshape(2, *lower[row].shape)
+            low, high = torch.tensor(below, dtype=torch.float64).T.reshape(2, *lower[row].shape)
             lower[row], upper[row] = torch.maximum(lower[row], low), torch.minimum(upper[row], -high)
         return Interval(lower, upper)
 
@@ -108,9 +108,10 @@ class Problem:
             found = inner.product(torch.nn.functional.linear, found, inner.constant(differences))
         if len(rows) * self.widest > _LARGEST_SLOPES:
             return found
-        errors, linear = tape.errors(output, rows).reshape(found.error.shape), tape.bound(output, rows)
-        hull = found.hull.meet(linear.reshape(found.error.shape))
-        return replace(found, error=torch.minimum(found.error, errors), hull=hull)
+        found = replace(found, error=torch.minimum(found.error, tape.errors(output, rows).reshape(found.error.shape)))
+        if not self.sharpens:
+            return found
+        return replace(found, hull=found.hull.meet(tape.bound(output, rows).reshape(found.error.shape)))
 
     def linear(self, low: Tensor, high: Tensor, differences: Tensor | None = None) -> Interval:
         """The same, between linear functions of the inputs: less tight and much faster than a zonotope."""
@@ -125,7 +126,7 @@ class Problem:
         self, inner: IntervalDomain | ZonotopeDomain, low: Tensor, high: Tensor, differences: Tensor | None = None
     ) -> tuple[TapeDomain, Taped, Tensor]:
         """The operations on a tape, the output, and the linear functions of it that are asked for."""
-        tape = TapeDomain(inner)
+        tape = TapeDomain(inner, sharpens=self.sharpens or isinstance(inner, IntervalDomain))
         output = self._run(tape, tape.box(low, high))
         assert isinstance(output, Taped)
         elements = self.outputs.numel()
@@ -197,7 +198,7 @@ class Problem:
         return Interval(torch.where(lower.isnan(), -torch.inf, lower), torch.where(upper.isnan(), torch.inf, upper))
 
 
-def _own_type(model: nn.Module, precision: torch.dtype | None) -> torch.dtype:
+def own_type(model: nn.Module, precision: torch.dtype | None) -> torch.dtype:
     """The type that a network takes; without parameters and buffers, the type that it is evaluated in."""
     require_module(model)
     values = itertools.chain(model.parameters(), model.buffers())

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["Domain", "NotPolynomialError", "Operation", "Refusal", "Signed", "Value", "depends_on_input"]
+__all__ = ["Domain", "NotPolynomialError", "Operation", "Refusal", "Signed", "Value", "all_of", "depends_on_input"]
 
 
 class NotPolynomialError(ValueError):
@@ -23,6 +23,17 @@ class Refusal(Exception):  # noqa: N818  it never leaves the algebra
 
 class Value:
     """What depends on the input, in some domain; everything else in a graph is a constant."""
+
+
+Kind = TypeVar("Kind", bound=Value)
+
+
+def all_of(kind: type[Kind], values: Sequence[Value]) -> list[Kind]:
+    """The values, refused if one is of another domain."""
+    found = [value for value in values if isinstance(value, kind)]
+    if len(found) != len(values):
+        raise TypeError(f"values of another domain cannot be mixed with values of kind {kind.__name__}")
+    return found
 
 
 class Domain(ABC):

@@ -14,7 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value
+from pinets.algebra.domains.base import Domain, Value, all_of
 
 __all__ = ["Dense", "DenseDomain", "Pending", "multiplicities", "symmetrize"]
 
@@ -71,7 +71,7 @@ class DenseDomain(Domain):
         return Dense.of({0: tensor[None]})
 
     def linear(self, function: Callable[..., Tensor], *values: Value) -> Dense:
-        operands = _as_dense(values)
+        operands = all_of(Dense, values)
         zeros = [value.zero for value in operands]
         out: dict[int, Tensor] = {}
         for degree in sorted(set().union(*(value.coefficients for value in operands))):
@@ -92,7 +92,7 @@ class DenseDomain(Domain):
         return Dense(out, function(*zeros), pending, frozenset().union(*(value.lost for value in operands)))
 
     def product(self, function: Bilinear, left: Value, right: Value) -> Dense:
-        a, b = _as_dense((left, right))
+        a, b = all_of(Dense, (left, right))
         zero = function(a.zero, b.zero)
         out: dict[int, Tensor] = {}
         pending: dict[int, list[Pending]] = {}
@@ -123,13 +123,6 @@ class DenseDomain(Domain):
 
 def _times(function: Bilinear, constant: Tensor, value: Tensor) -> Tensor:
     return function(value, constant)
-
-
-def _as_dense(values: tuple[Value, ...]) -> list[Dense]:
-    dense = [value for value in values if isinstance(value, Dense)]
-    if len(dense) != len(values):
-        raise TypeError("values of another domain cannot be mixed with coefficient tensors")
-    return dense
 
 
 def _after(outer: Callable[..., Tensor], zeros: list[Tensor], position: int, inner: Bilinear) -> Bilinear:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value
+from pinets.algebra.domains.base import Domain, Value, all_of
 
 __all__ = ["Dual", "DualDomain"]
 
@@ -34,7 +34,7 @@ class DualDomain(Domain):
         return Dual(self.inner.constant(tensor), None)
 
     def linear(self, function: Callable[..., Tensor], *values: Value) -> Dual:
-        operands = _as_duals(values)
+        operands = all_of(Dual, values)
         value = self.inner.linear(function, *(operand.value for operand in operands))
         if all(operand.tangent is None for operand in operands):
             return Dual(value, None)
@@ -42,7 +42,7 @@ class DualDomain(Domain):
         return Dual(value, self.inner.linear(function, *tangents))
 
     def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Dual:
-        x, y = _as_duals((left, right))
+        x, y = all_of(Dual, (left, right))
         value = self.inner.product(function, x.value, y.value)
         parts = []
         if x.tangent is not None:
@@ -53,20 +53,13 @@ class DualDomain(Domain):
         return Dual(value, tangent)
 
     def guard(self, value: Value, reach: Callable[..., Tensor], *operands: Value) -> Dual:
-        (found,), given = _as_duals([value]), _as_duals(operands)
+        (found,), given = all_of(Dual, [value]), all_of(Dual, operands)
         return replace(found, value=self.inner.guard(found.value, reach, *(operand.value for operand in given)))
 
     def reciprocal(self, value: Value) -> Dual | None:
-        (found,) = _as_duals([value])
+        (found,) = all_of(Dual, [value])
         inverse = self.inner.reciprocal(found.value)
         return None if inverse is None else Dual(inverse, None)
 
     def _zero(self, value: Value) -> Value:
         return self.inner.linear(lambda x: x * 0, value)
-
-
-def _as_duals(values: Sequence[Value]) -> list[Dual]:
-    duals = [value for value in values if isinstance(value, Dual)]
-    if len(duals) != len(values):
-        raise TypeError("values of another domain cannot be mixed with values with derivatives")
-    return duals

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value
+from pinets.algebra.domains.base import Domain, Value, all_of
 
 __all__ = ["Factored", "FactoredDomain", "TooManyTermsError"]
 
@@ -51,7 +51,7 @@ class FactoredDomain(Domain):
         return Factored({0: (no_forms, tensor[None])}, torch.zeros_like(tensor))
 
     def linear(self, function: Callable[..., Tensor], *values: Value) -> Factored:
-        operands = _as_factored(values)
+        operands = all_of(Factored, values)
         zeros = [value.zero for value in operands]
         found: dict[int, list[tuple[Tensor, Tensor]]] = {}
         for position, value in enumerate(operands):
@@ -64,7 +64,7 @@ class FactoredDomain(Domain):
         return self._collected(found, function(*zeros))
 
     def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Factored:
-        a, b = _as_factored((left, right))
+        a, b = all_of(Factored, (left, right))
         zero = function(a.zero, b.zero)
         found: dict[int, list[tuple[Tensor, Tensor]]] = {}
         for i, (x, v) in a.terms.items():
@@ -91,10 +91,3 @@ class FactoredDomain(Domain):
             kept = weights.reshape(len(weights), -1).any(1)
             terms[degree] = (forms[kept], weights[kept])
         return Factored(terms, zero)
-
-
-def _as_factored(values: tuple[Value, ...]) -> list[Factored]:
-    factored = [value for value in values if isinstance(value, Factored)]
-    if len(factored) != len(values):
-        raise TypeError("values of another domain cannot be mixed with sums of products")
-    return factored

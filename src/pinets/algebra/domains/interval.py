@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Signed, Value
+from pinets.algebra.domains.base import Domain, Signed, Value, all_of
 from pinets.algebra.domains.footprint import Footprint, count_terms, footprints, magnitude_of
 from pinets.algebra.domains.rounding import Rounding
 
@@ -60,7 +60,7 @@ class IntervalDomain(Domain):
         return Interval(value, value)
 
     def linear(self, function: Callable[..., Tensor], *values: Value) -> Interval:
-        operands = _as_intervals(values)
+        operands = all_of(Interval, values)
         if self.rounding is None:
             magnitude = magnitude_of(function)
             middle, radius = function(*(x.middle for x in operands)), magnitude(*(x.radius for x in operands))
@@ -69,18 +69,18 @@ class IntervalDomain(Domain):
         return map_interval(function, operands, uses, self.rounding)
 
     def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Interval:
-        x, y = _as_intervals((left, right))
+        x, y = all_of(Interval, (left, right))
         return multiply_intervals(function, x, y, self.rounding)
 
     def guard(self, value: Value, reach: Callable[..., Tensor], *operands: Value) -> Interval:
-        (found,), given = _as_intervals([value]), _as_intervals(operands)
+        (found,), given = all_of(Interval, [value]), all_of(Interval, operands)
         if self.rounding is None:
             return found
         stray = self.rounding.stray(reach(*(operand.size for operand in given)))
         return Interval(found.lower - stray, found.upper + stray)
 
     def reciprocal(self, value: Value) -> Interval | None:
-        (found,) = _as_intervals([value])
+        (found,) = all_of(Interval, [value])
         return None if self.rounding is None else invert_interval(found, self.rounding)
 
 
@@ -138,10 +138,3 @@ def count_products(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: T
     ones = (torch.ones(value.shape, dtype=torch.float64) for value in (x, y))
     terms = function.terms if isinstance(function, Signed) and function.terms is not None else magnitude_of(function)
     return float(terms(*ones).max())
-
-
-def _as_intervals(values: Sequence[Value]) -> list[Interval]:
-    intervals = [value for value in values if isinstance(value, Interval)]
-    if len(intervals) != len(values):
-        raise TypeError("values of another domain cannot be mixed with intervals")
-    return intervals

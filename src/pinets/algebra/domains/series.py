@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value
+from pinets.algebra.domains.base import Domain, Value, all_of
 
 __all__ = ["Series", "SeriesDomain"]
 
@@ -38,13 +38,13 @@ class SeriesDomain(Domain):
         return Series.of({0: tensor})
 
     def linear(self, function: Callable[..., Tensor], *values: Value) -> Series:
-        series = _as_series(values)
+        series = all_of(Series, values)
         degrees = sorted(set().union(*(value.coefficients for value in series)))
         out = {degree: function(*(value[degree] for value in series)) for degree in degrees}
         return Series.of(out) if out else Series({}, function(*(value.zero for value in series)))
 
     def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Series:
-        a, b = _as_series((left, right))
+        a, b = all_of(Series, (left, right))
         out: dict[int, Tensor] = {}
         for i, x in a.coefficients.items():
             for j, y in b.coefficients.items():
@@ -52,10 +52,3 @@ class SeriesDomain(Domain):
                     term = function(x, y)
                     out[i + j] = out[i + j] + term if i + j in out else term
         return Series.of(out) if out else Series({}, function(a.zero, b.zero))  # zero, or all beyond the degree
-
-
-def _as_series(values: Sequence[Value]) -> list[Series]:
-    series = [value for value in values if isinstance(value, Series)]
-    if len(series) != len(values):
-        raise TypeError("values of another domain cannot be mixed with series")
-    return series

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value
+from pinets.algebra.domains.base import Domain, Value, all_of
 from pinets.algebra.domains.footprint import count_terms, footprints, magnitude_of
 from pinets.algebra.domains.interval import Interval, IntervalDomain, count_products
 from pinets.algebra.domains.rounding import Rounding
@@ -121,10 +121,11 @@ class TapeDomain(Domain):
 
     Args:
         inner: Intervals or zonotopes.
+        sharpens: Whether the bounds of factors are sharpened by linear functions before they are multiplied.
     """
 
-    def __init__(self, inner: IntervalDomain | ZonotopeDomain) -> None:
-        self.inner, self.rounding = inner, inner.rounding
+    def __init__(self, inner: IntervalDomain | ZonotopeDomain, *, sharpens: bool = True) -> None:
+        self.inner, self.rounding, self.sharpens = inner, inner.rounding, sharpens
         self._records: list[_Record] = []
         self._sharp: dict[int, Interval] = {}
 
@@ -137,7 +138,7 @@ class TapeDomain(Domain):
         return Taped(self.inner.constant(tensor))
 
     def linear(self, function: Callable[..., Tensor], *values: Value) -> Taped:
-        operands = _as_taped(values)
+        operands = all_of(Taped, values)
         result = self.inner.linear(function, *(operand.inner for operand in operands))
         if self.rounding is None:
             return self._remember(result, operands, function)
@@ -150,8 +151,8 @@ class TapeDomain(Domain):
         return self._remember(result, operands, function, error=error, size=size, sums=sums)
 
     def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Taped:
-        operands = _as_taped((left, right))
-        if all(operand.varies for operand in operands):
+        operands = all_of(Taped, (left, right))
+        if self.sharpens and all(operand.varies for operand in operands):
             operands = [self._sharpened(operand) for operand in operands]
         x, y = operands
         result = self.inner.product(function, x.inner, y.inner)
@@ -163,7 +164,7 @@ class TapeDomain(Domain):
         return self._remember(result, operands, function, multiplies=True, error=error, size=size, sums=sums)
 
     def guard(self, value: Value, reach: Callable[..., Tensor], *operands: Value) -> Taped:
-        (found,), given = _as_taped([value]), _as_taped(operands)
+        (found,), given = all_of(Taped, [value]), all_of(Taped, operands)
         if self.rounding is None:
             return found
         result = self.inner.guard(found.inner, reach, *(operand.inner for operand in given))
@@ -172,7 +173,7 @@ class TapeDomain(Domain):
         return self._remember(result, [found], lambda x: x, error=error, size=found.hull.size)
 
     def reciprocal(self, value: Value) -> Taped | None:
-        (found,) = _as_taped([value])
+        (found,) = all_of(Taped, [value])
         inverse = self.inner.reciprocal(found.inner)  # its interval holds all that is unknown about it
         return None if inverse is None else Taped(inverse)
 
@@ -289,10 +290,3 @@ def _dot(slopes: Tensor, value: Tensor) -> Tensor:
 def _around(middle: Tensor, radius: Tensor) -> Interval:
     wider = radius + _OURS.gamma(1) * (middle.abs() + radius)
     return Interval(middle - wider, middle + wider)
-
-
-def _as_taped(values: Sequence[Value]) -> list[Taped]:
-    taped = [value for value in values if isinstance(value, Taped)]
-    if len(taped) != len(values):
-        raise TypeError("values of another domain cannot be mixed with values on a tape")
-    return taped

@@ -21,7 +21,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value
+from pinets.algebra.domains.base import Domain, Value, all_of
 from pinets.algebra.domains.footprint import Footprint, count_terms, footprints, magnitude_of
 from pinets.algebra.domains.interval import Interval, count_products, invert_interval, map_interval, multiply_intervals
 from pinets.algebra.domains.norms import largest_sum_of_squares
@@ -146,7 +146,7 @@ class ZonotopeDomain(Domain):
         return Zonotope(value, None, (), zero, zero, zero, Interval(value, value))
 
     def linear(self, function: Callable[..., Tensor], *values: Value) -> Zonotope:
-        operands = _as_zonotopes(values)
+        operands = all_of(Zonotope, values)
         magnitude = magnitude_of(function)
         uses = footprints(function, [value.center for value in operands])
         hull = map_interval(function, [value.hull for value in operands], uses, self.rounding)
@@ -164,7 +164,7 @@ class ZonotopeDomain(Domain):
         return self._known(found, sums=not all(use.picks for use in uses))
 
     def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Zonotope:
-        x, y = _as_zonotopes((left, right))
+        x, y = all_of(Zonotope, (left, right))
         hull = multiply_intervals(function, x.hull, y.hull, self.rounding)
         count, size = count_products(function, x.center, y.center), magnitude_of(function)(x.size, y.size)
         fresh, ours = self.rounding.slack(count, size), self._ours(count, size)
@@ -175,13 +175,13 @@ class ZonotopeDomain(Domain):
         return self._bilinear(function, x, y, hull, fresh, ours)
 
     def guard(self, value: Value, reach: Callable[..., Tensor], *operands: Value) -> Zonotope:
-        (found,), given = _as_zonotopes([value]), _as_zonotopes(operands)
+        (found,), given = all_of(Zonotope, [value]), all_of(Zonotope, operands)
         stray = self.rounding.stray(reach(*(operand.hull.size for operand in given))).expand(found.center.shape)
         hull = Interval(found.hull.lower - stray, found.hull.upper + stray)
         return replace(found, error=found.error + stray, hull=hull)
 
     def reciprocal(self, value: Value) -> Zonotope:
-        (found,) = _as_zonotopes([value])
+        (found,) = all_of(Zonotope, [value])
         hull = invert_interval(found.hull, self.rounding)
         zero = torch.zeros_like(hull.lower)
         return Zonotope(hull.middle, None, (), hull.radius, zero, zero, hull)
@@ -363,10 +363,3 @@ def _sum(left: Tensor | None, right: Tensor | None) -> Tensor | None:
     if left is None or right is None:
         return right if left is None else left
     return left + right
-
-
-def _as_zonotopes(values: Sequence[Value]) -> list[Zonotope]:
-    zonotopes = [value for value in values if isinstance(value, Zonotope)]
-    if len(zonotopes) != len(values):
-        raise TypeError("values of another domain cannot be mixed with zonotopes")
-    return zonotopes
