@@ -163,6 +163,19 @@ def test_a_proof_that_does_not_close_says_what_is_open():
     assert "times smaller (weight decay" in str(caught.value)
 
 
+def test_a_larger_ring_is_taken_where_the_bound_is_of_no_use(monkeypatch):
+    torch.manual_seed(0)
+    network, inputs = CCP(6, 2, rank=3, order=2).double(), 2 * torch.rand(8, 6, dtype=torch.float64) - 1
+    options = {"packing": "latency", "proof": True, "rings": (8192, 16384), "estimate_time": False}
+    plan, _ = plan_network(network, inputs, **options)
+    assert (plan.parameters.ring, plan.proof_is_useful) == (8192, True)
+    share = plan.proven_deviation / plan.largest_output
+    monkeypatch.setattr("pinets.encrypted.plan._USEFUL", share / 2)
+    assert not plan.proof_is_useful
+    larger, _ = plan_network(network, inputs, **options)
+    assert (larger.parameters.ring, larger.proof_is_useful) == (16384, True)
+
+
 def test_inputs_outside_a_proven_range_are_refused():
     _, (plan, _) = planned(0)
     client = Client(plan, make_keys(plan)[0].to_bytes())

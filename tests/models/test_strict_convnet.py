@@ -49,11 +49,21 @@ def test_the_twin_is_linear_on_each_side_of_its_kinks():
         ({"widths": (4, 0)}, "each at least 1"),
         ({"block": "gelu"}, "block must be one of product, scaled, relu"),
         ({"in_channels": 0}, "in_channels must be at least 1, got 0"),
+        ({"cells": 0}, "cells must be at least 1, got 0"),
     ],
 )
 def test_bad_arguments_are_refused_with_the_rule(arguments, message):
     with pytest.raises(ValueError, match=message):
         create_model("strict_convnet", **arguments)
+
+
+def test_the_classifier_sees_the_means_of_cells():
+    network = create_model("strict_convnet", widths=(3, 4), in_channels=1, cells=2).eval()
+    x = torch.randn(2, 1, 8, 8)
+    features = network.forward_features(x)
+    means = features.reshape(2, 4, 2, 2, 2, 2).mean((3, 5)).flatten(1)  # 4 x 4 places in 2 x 2 cells
+    torch.testing.assert_close(network(x), network.fc(means))
+    assert_polynomial(network.double(), x.double(), degree=4)
 
 
 def test_a_scaled_block_is_its_formula():

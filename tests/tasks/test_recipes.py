@@ -177,6 +177,8 @@ def test_options_of_the_model_are_typed_and_checked():
         ("data.validation=1.5", r"data\.validation: validation must be above 0 and below 1, got 1\.5"),
         ("data.limit=-5", r"data\.limit: limit must be at least 1 for each of the 10 classes, got -5"),
         ("data.crop=-1", r"data\.crop: crop must be at least 0, got -1"),
+        ("data.turn=-1", r"data\.turn: turn must be at least 0, got -1"),
+        ("data.grow=1", r"data\.grow: grow must be at least 0 and below 1, got 1"),
     ],
 )
 def test_values_out_of_range_are_refused(change, message):
@@ -185,6 +187,14 @@ def test_values_out_of_range_are_refused(change, message):
         return
     with pytest.raises(recipes.RecipeError, match=message):
         recipes.get_recipe("cifar10_resnet18", "full", [change])
+
+
+def test_images_are_turned_and_scaled_where_a_recipe_says_so(cifar):
+    plain = recipes.get_recipe("cifar10_resnet18").data.load(cifar)
+    turned = recipes.get_recipe("cifar10_resnet18", "full", ["data.turn=10", "data.grow=0.1"]).data.load(cifar)
+    assert "RandomCrop(padding=4), RandomFlip" in repr(plain.augment)
+    assert "RandomSimilarity(degrees=10.0, scale=0.1, shift=4), RandomFlip" in repr(turned.augment)
+    assert turned.preprocessing == plain.preprocessing
 
 
 def test_every_data_class_describes_the_inputs(cifar, tmp_path):

@@ -11,9 +11,9 @@ import numpy as np
 from pinets.encrypted.backend import Vector
 from pinets.encrypted.container import Container, naming
 from pinets.encrypted.errors import EncryptedError, FileError, RangeWarning
-from pinets.encrypted.grid import pack_grid
-from pinets.encrypted.latency import pack, unpack
+from pinets.encrypted.latency import unpack
 from pinets.encrypted.machine import available_memory
+from pinets.encrypted.packings import pack_inputs
 from pinets.encrypted.plan import Plan, in_units
 from pinets.encrypted.seal import SealDecryptor, SealScheme, make_seal_keys
 
@@ -78,16 +78,9 @@ class Client:
             if plan.proven_deviation is not None and not allow:
                 raise EncryptedError(f"{text}. The plan's proof does not hold for them")
             warnings.warn(text, RangeWarning, stacklevel=2)
-        flat, slots, scale = inputs.reshape(len(inputs), -1), plan.parameters.slots, plan.parameters.scale
-        if plan.grid is not None:
-            packed = [one for row in flat for one in pack_grid(row, plan.grid, slots)]
-        elif plan.layout is not None:
-            packed = [pack(row, plan.layout, slots) for row in flat]
-        else:
-            packed = [column for at in range(0, len(flat), slots) for column in flat[at : at + slots].T]
-        parts = {
-            str(number): self._decryptor.encrypt(np.ascontiguousarray(one), scale) for number, one in enumerate(packed)
-        }
+        groups = pack_inputs(inputs.reshape(len(inputs), -1), plan.arrangement, plan.parameters.slots)
+        packed = enumerate(one for group in groups for one in group)
+        parts = {str(number): self._decryptor.encrypt(one, plan.parameters.scale) for number, one in packed}
         return Container("inputs", plan.identity, self._keys, parts, {"count": len(inputs)}).to_bytes()
 
     def decrypt(self, outputs: bytes, *, source: object = "the answer") -> Vector:

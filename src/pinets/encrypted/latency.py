@@ -159,6 +159,7 @@ class LatencyProgram:
 
     def __init__(self, circuit: Circuit, layout: InputLayout, slots: int, *, keep: bool = True) -> None:
         self.circuit, self.layout, self.slots, self.keep = circuit.dense, layout, slots, keep
+        self.rows = circuit.output.rows
         self._maps: dict[int, _Map] = {}
 
     def run(self, evaluator: Evaluator, ciphertexts: Sequence[Ciphertext], output_scale: float) -> Ciphertext:
@@ -187,10 +188,6 @@ class LatencyProgram:
             ]
             self._maps[key] = _Map(diagonals, np.tile(constant, self.slots // height))
         return self._maps[key]
-
-    def unpack(self, slots: Vector) -> Vector:
-        """The output, given the slots of a decrypted result."""
-        return unpack(slots, self.circuit.output.rows)
 
 
 class _Run:

@@ -113,10 +113,10 @@ def measure_costs(parameters: Parameters) -> Callable[[str, int], float] | None:
 
 
 def _seconds(call: Callable[[], object]) -> float:
-    """The shortest time of a few calls."""
+    """The shortest CPU time of a few calls, which does not depend on what else the machine does."""
     times = []
     for _ in range(_ROUNDS):
-        start = time.perf_counter()
+        start = time.process_time()
         call()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return min(times)

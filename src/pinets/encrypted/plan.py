@@ -223,6 +223,11 @@ class Plan:
     ciphertext_bytes: int
 
     @property
+    def arrangement(self) -> InputLayout | GridLayout | None:
+        """The layout of inputs, whichever the packing has."""
+        return self.layout or self.grid
+
+    @property
     def batch(self) -> int:
         """The number of inputs in one ciphertext, or in one set of ciphertexts."""
         return self.parameters.slots if self.packing == "throughput" else 1
@@ -256,6 +261,11 @@ class Plan:
     def relative_deviation(self) -> float:
         """The deviation relative to the largest output; ``precision`` of the planner limits it."""
         return self.deviation / self.largest_output
+
+    @property
+    def proof_is_useful(self) -> bool:
+        """Whether the proven bound for the deviation is small beside the outputs."""
+        return self.proven_deviation is not None and self.proven_deviation <= _USEFUL * self.largest_output
 
     @property
     def identity(self) -> str:
@@ -356,7 +366,7 @@ class Plan:
             f"for every input in the range an output deviates by at most {self.proven_deviation:.1e}, but for a chance "
             "of 2^-40 in the noise"
         )
-        if self.proven_deviation > _USEFUL * self.largest_output:
+        if not self.proof_is_useful:
             text += "; that is too loose to be of use, and the precision above is sampled"
         return text
 

@@ -17,15 +17,15 @@ from pinets.encrypted.backend import Vector
 from pinets.encrypted.circuit import Circuit
 from pinets.encrypted.compile import compile_network
 from pinets.encrypted.errors import PlanError
-from pinets.encrypted.grid import choose_grid, pack_grid
 from pinets.encrypted.grid_program import GridProgram
-from pinets.encrypted.latency import LatencyProgram, choose_layout, pack, power_of_two, unpack
+from pinets.encrypted.latency import LatencyProgram, power_of_two, unpack
 from pinets.encrypted.machine import available_memory, measure_costs
+from pinets.encrypted.moduli import candidates, headroom, output_scale, too_deep
+from pinets.encrypted.packings import Arrangement, Program, choose_arrangement, make_program, pack_inputs
 from pinets.encrypted.plan import (
     CHECKS,
     LARGEST_PRIME,
     RINGS,
-    SECURE_BITS,
     GridLayout,
     InputLayout,
     Packing,
@@ -41,8 +41,6 @@ from pinets.encrypted.throughput import ThroughputProgram
 
 __all__ = ["check_weights", "make_plan", "plan_network"]
 
-_LEAST_SCALE = 24  # bits; a smaller scale drowns in noise
-_MOST_SCALE = 45
 _NOISIEST = 2  # simulated inputs, beside the one with the largest output
 _NOISE_DRAWS = 8
 _HINT = "; room for the calibration inputs alone (--room inputs) leaves more bits for precision"
@@ -146,7 +144,7 @@ class _Question:
     precision: float
     largest: float  # the largest output
     probes: Tensor  # the hardest inputs, which are simulated
-    grids: dict[int, tuple[GridLayout, GridProgram]] = field(default_factory=dict)  # by the number of slots
+    programs: dict[tuple[Packing, int], tuple[Arrangement, Program]] = field(default_factory=dict)
 
     @property
     def low(self) -> float:
@@ -156,12 +154,12 @@ class _Question:
     def high(self) -> float:
         return float(self.inputs.max())
 
-    def grid(self, slots: int) -> tuple[GridLayout, GridProgram]:
-        """The layout and the program of the grid packing, which take seconds to make."""
-        if slots not in self.grids:
-            layout = choose_grid(self.circuit, slots)
-            self.grids[slots] = layout, GridProgram(self.circuit, layout, slots, keep=False)
-        return self.grids[slots]
+    def program(self, packing: Packing, slots: int) -> tuple[Arrangement, Program]:
+        """The layout and the program of a packing; those of the grid packing take seconds to make."""
+        if (packing, slots) not in self.programs:
+            layout = choose_arrangement(packing, self.circuit, slots)
+            self.programs[packing, slots] = layout, make_program(self.circuit, layout, slots, keep=False)
+        return self.programs[packing, slots]
 
     @cached_property
     def proven(self) -> Reach:
@@ -236,12 +234,16 @@ def _require_memory(plan: Plan, memory: int) -> None:
 def _smallest(
     question: _Question, packing: Packing, rings: Sequence[int], insecure: bool, reaches: Sequence[str], proof: bool
 ) -> _Trial:
-    """The plan in the smallest ring that is precise enough; in that ring, one that is proven if there is one."""
+    """The plan in the smallest ring that is precise enough; in that ring, one that is proven if there is one.
+
+    With a proof, the smallest ring in which the proven deviation is small, too; if there is none, in which it is least.
+    """
     best: _Trial | None = None
+    precise: list[_Trial] = []
     reason = ""
     for ring in rings:
         for name in reaches:
-            for parameters in _candidates(ring, question.circuit.depth, insecure):
+            for parameters in candidates(ring, question.circuit.depth, insecure):
                 try:
                     trial = _try(question, parameters, packing, getattr(question, name))
                     trial = _proven(question, trial) if proof else trial
@@ -251,16 +253,20 @@ def _smallest(
                 if best is None or trial.plan.deviation < best.plan.deviation:
                     best = trial
                 if packing == "grid" and trial.plan.relative_deviation <= question.precision:
-                    return trial  # others would be simulated for minutes
+                    break  # others would be simulated for minutes
             if best is not None and best.plan.relative_deviation <= question.precision:
-                return best
+                precise.append(best)
+                if not proof or best.plan.proof_is_useful:
+                    return best
+    if precise:
+        return min(precise, key=lambda trial: trial.plan.proven_deviation or math.inf)
     if best is not None:
         raise PlanError(
             f"a precision of {question.precision:.1e} is out of reach: the nearest is "
             f"{best.plan.relative_deviation:.1e}, in a ring of {best.plan.parameters.ring}"
             f"{_HINT if 'searched' in reaches else ''}"
         )
-    raise PlanError(reason or _too_deep(question.circuit.depth, max(rings)))
+    raise PlanError(reason or too_deep(question.circuit.depth, max(rings)))
 
 
 def _proven(question: _Question, trial: _Trial) -> _Trial:
@@ -293,58 +299,10 @@ def _room(question: _Question, ring: int, insecure: bool, share: float) -> float
     middle, half = (question.low + question.high) / 2, (question.high - question.low) / 2
     reach = proven_reach(question.circuit, middle - share * half, middle + share * half, math.inf)
     found = [-math.inf]
-    for parameters in _candidates(ring, question.circuit.depth, insecure):
+    for parameters in candidates(ring, question.circuit.depth, insecure):
         if 0 < reach.output < 2.0**LARGEST_PRIME:
-            found.append(_headroom(reach, parameters, _output_scale(reach, parameters), 1))
+            found.append(headroom(reach, parameters, output_scale(reach, parameters), 1))
     return max(found)
-
-
-def _output_scale(reach: Reach, parameters: Parameters) -> float:
-    """The largest scale at which the output fits the base prime."""
-    bits = parameters.prime_bits[0] - 1 - math.ceil(math.log2(max(reach.output, 2.0**-20)))
-    return 2.0 ** min(bits, parameters.prime_bits[0] - 2, parameters.scale_bits + 8)
-
-
-def _candidates(ring: int, depth: int, insecure: bool) -> list[Parameters]:
-    """The most precise secure modulus chains: larger base and special primes leave smaller ones for the levels."""
-    budget = SECURE_BITS.get(ring, 0)
-    if insecure:
-        budget = max(budget, (depth + 3) * 36)
-    found = []
-    for base, special in ((7, 0), (7, 3), (7, 6), (14, 0), (LARGEST_PRIME, 0)):
-        for scale in range(_MOST_SCALE, _LEAST_SCALE - 1, -1):
-            first = min(LARGEST_PRIME, scale + base)
-            bits = (first, *(scale,) * depth, min(LARGEST_PRIME, first + special))
-            if sum(bits) <= budget:
-                found.append(Parameters(ring, bits, scale, insecure=insecure))
-                break
-    return found
-
-
-def _too_deep(depth: int, ring: int) -> str:
-    room = max((levels for levels in range(1, 64) if _candidates(ring, levels, False)), default=0)
-    larger = next((other for other in RINGS if other > ring and _candidates(other, depth, False)), None)
-    nearest = f"a ring of {larger} has room" if larger else f"the nearest network that fits has depth {room}"
-    return (
-        f"the network needs {depth} multiplications in a row, and at 128-bit security a ring of {ring} has room for "
-        f"{room}: {nearest}. A CCP of order N needs 2 + ceil(log2 N), an NCP 2 N - 1"
-    )
-
-
-def _headroom(reach: Reach, parameters: Parameters, output_scale: float, area: int) -> float:
-    """The bits between the largest number of a circuit and half the modulus at its level; the least of all levels.
-
-    Args:
-        reach: The largest numbers.
-        parameters: The scheme.
-        output_scale: The scale of the output.
-        area: How many numbers are summed before they are divided by the area of a pooling's cell.
-    """
-    primes = parameters.prime_bits
-    sizes = [(reach.output * output_scale, primes[0])]
-    for spent, size in reach.inner.items():
-        sizes.append((area * size * parameters.scale, sum(primes[: parameters.levels - spent + 1])))
-    return min(modulus - 1 - math.log2(max(size, 1e-300)) for size, modulus in sizes)
 
 
 def _try(question: _Question, parameters: Parameters, packing: Packing, reach: Reach) -> _Trial:
@@ -353,35 +311,29 @@ def _try(question: _Question, parameters: Parameters, packing: Packing, reach: R
     evaluator = SimulatedEvaluator(parameters)
     if not reach.output < 2.0**LARGEST_PRIME:
         raise PlanError(f"outputs can reach {reach.output:.3g} in the range, which fits no modulus")
-    output_scale = _output_scale(reach, parameters)
+    scale_of_output = output_scale(reach, parameters)
     pools = [linear.pool for form in circuit.forms for linear in form.terms.values() if isinstance(linear, Stencil)]
     area = max(pools, default=1) ** 2 if packing == "grid" else 1
-    headroom = _headroom(reach, parameters, output_scale, area)
-    if headroom < 0:
-        raise PlanError(f"numbers can exceed the modulus by {-headroom:.1f} bits for inputs in the range")
-    room = 2.0 ** (parameters.prime_bits[0] - 1) / output_scale
-    layout = choose_layout(circuit, slots) if packing == "latency" else None
-    grid: GridLayout | None = None
-    if packing == "grid":
-        grid, program = question.grid(slots)
-        computed = _by_grid(program, grid, evaluator, question.probes, output_scale)
-        repetitions = slots // power_of_two(circuit.output.rows)
+    free = headroom(reach, parameters, scale_of_output, area)
+    if free < 0:
+        raise PlanError(f"numbers can exceed the modulus by {-free:.1f} bits for inputs in the range")
+    room = 2.0 ** (parameters.prime_bits[0] - 1) / scale_of_output
+    arrangement, program = question.program(packing, slots)
+    computed = _simulated(program, arrangement, evaluator, question.probes, scale_of_output)
+    repetitions = 1 if packing == "throughput" else slots // power_of_two(circuit.output.rows)
+    if isinstance(program, GridProgram):
         alive = program.alive
-    elif layout is None:
-        computed = _by_throughput(circuit, evaluator, question.probes, output_scale)
-        repetitions = 1
-        alive = 2 * sum(circuit.sizes)  # each value at two levels
-    else:
-        computed = _by_latency(circuit, layout, evaluator, question.probes, output_scale)
-        repetitions = slots // power_of_two(circuit.output.rows)
+    elif isinstance(program, LatencyProgram):
         alive = 2 + evaluator.counts["rotate", parameters.levels]
+    else:
+        alive = 2 * sum(circuit.sizes)  # each value at two levels
     errors = computed - circuit(question.probes).numpy()
     deviation = largest_error(errors, slots * circuit.output.rows, repetitions)
     plan = Plan(
         packing=packing,
         parameters=parameters,
-        layout=layout,
-        grid=grid,
+        layout=arrangement if isinstance(arrangement, InputLayout) else None,
+        grid=arrangement if isinstance(arrangement, GridLayout) else None,
         input_shape=question.shape,
         outputs=circuit.output.rows - CHECKS,
         degree=circuit.degree,
@@ -389,12 +341,12 @@ def _try(question: _Question, parameters: Parameters, packing: Packing, reach: R
         low=question.low,
         high=question.high,
         output_bound=room,
-        output_scale=output_scale,
+        output_scale=scale_of_output,
         check_weights=question.check_weights,
         rotations=tuple(sorted(evaluator.rotations)),
         proven=reach.proven,
         covers=reach.covers,
-        headroom_bits=headroom,
+        headroom_bits=free,
         largest_output=question.largest,
         deviation=deviation,
         proven_deviation=None,
@@ -407,38 +359,22 @@ def _try(question: _Question, parameters: Parameters, packing: Packing, reach: R
     return _Trial(plan, evaluator.counts)
 
 
-def _by_throughput(circuit: Circuit, evaluator: SimulatedEvaluator, inputs: Tensor, output_scale: float) -> Vector:
-    """The simulated outputs, for several draws of the noise."""
-    repeated = inputs.repeat(_NOISE_DRAWS, 1)  # each draw in slots of its own
-    columns = [evaluator.encrypt(column, evaluator.parameters.scale) for column in repeated.T.numpy()]
-    rows = ThroughputProgram(circuit).run(evaluator, columns, output_scale)
-    return np.stack([row.values for row in rows], axis=1).reshape(_NOISE_DRAWS, len(inputs), -1)
-
-
-def _by_latency(
-    circuit: Circuit, layout: InputLayout, evaluator: SimulatedEvaluator, inputs: Tensor, output_scale: float
+def _simulated(
+    program: Program,
+    arrangement: Arrangement,
+    evaluator: SimulatedEvaluator,
+    inputs: Tensor,
+    output_scale: float,
 ) -> Vector:
-    """The simulated outputs, for several draws of the noise, which include the rounding errors of the weights."""
+    """The simulated outputs for several draws of the noise; the evaluator keeps the counts of one evaluation."""
     slots, scale = evaluator.parameters.slots, evaluator.parameters.scale
-    program = LatencyProgram(circuit, layout, slots, keep=False)
-    packed = np.stack([pack(one, layout, slots) for one in inputs.numpy()])
+    if isinstance(program, ThroughputProgram):
+        (columns,) = pack_inputs(inputs.repeat(_NOISE_DRAWS, 1).numpy(), None, slots)  # each draw in slots of its own
+        rows = program.run(evaluator, [evaluator.encrypt(column, scale) for column in columns], output_scale)
+        return np.stack([row.values for row in rows], axis=1).reshape(_NOISE_DRAWS, len(inputs), -1)
+    packed = np.array(pack_inputs(inputs.numpy(), arrangement, slots)).swapaxes(0, 1)  # ciphertexts x inputs x slots
     computed = []
-    for _ in range(_NOISE_DRAWS):
-        evaluator.counts.clear()  # keep the counts of one evaluation
-        evaluator.encoded_bytes = 0
-        out = program.run(evaluator, [evaluator.encrypt(packed, scale)], output_scale)
-        computed.append([program.unpack(one) for one in out.values])
-    return np.array(computed)
-
-
-def _by_grid(
-    program: GridProgram, layout: GridLayout, evaluator: SimulatedEvaluator, inputs: Tensor, output_scale: float
-) -> Vector:
-    """As :func:`_by_latency`, for the grid packing."""
-    slots, scale = evaluator.parameters.slots, evaluator.parameters.scale
-    packed = np.stack([pack_grid(one, layout, slots) for one in inputs.numpy()], axis=1)
-    computed = []
-    for _ in range(_GRID_DRAWS):
+    for _ in range(_GRID_DRAWS if isinstance(program, GridProgram) else _NOISE_DRAWS):
         evaluator.counts.clear()
         evaluator.encoded_bytes = 0
         out = program.run(evaluator, [evaluator.encrypt(one, scale) for one in packed], output_scale)

@@ -20,12 +20,10 @@ import numpy as np
 
 from pinets.encrypted.backend import Vector
 from pinets.encrypted.circuit import Circuit
-from pinets.encrypted.grid import pack_grid
-from pinets.encrypted.grid_program import GridProgram
-from pinets.encrypted.latency import LatencyProgram, pack, unpack
+from pinets.encrypted.latency import unpack
+from pinets.encrypted.packings import make_program, pack_inputs
 from pinets.encrypted.plan import Parameters, Plan
 from pinets.encrypted.simulate import FRESH, ROUNDING, Simulated, SimulatedEvaluator
-from pinets.encrypted.throughput import ThroughputProgram
 
 __all__ = ["RISK_BITS", "Enclosed", "Proof", "ProvingEvaluator", "prove"]
 
@@ -178,29 +176,15 @@ def prove(plan: Plan, circuit: Circuit, *, largest_output: float = math.inf) -> 
     slots, scale = plan.parameters.slots, plan.parameters.scale
     half = (plan.high - plan.low) / 2 * (1 + 4e-6)  # the client tolerates the rounding of single precision
     sides = [np.full(circuit.size, side) for side in ((plan.low + plan.high) / 2, half)]
-    outputs: Sequence[Simulated]
+    program = make_program(circuit, plan.arrangement, slots, keep=False)
+    middles, radii = (pack_inputs(side[None], plan.arrangement, slots)[0] for side in sides)
     with np.errstate(over="ignore", invalid="ignore"):
-        if plan.grid is not None:
-            middles, radii = (pack_grid(side, plan.grid, slots) for side in sides)
-            images = [evaluator.enclose(*one, scale=scale) for one in zip(middles, radii, strict=True)]
-            grid = GridProgram(circuit, plan.grid, slots, keep=False)
-            outputs = [grid.run(evaluator, images, plan.output_scale)]
-        elif plan.layout is not None:
-            middle, radius = (pack(side, plan.layout, slots) for side in sides)
-            latency = LatencyProgram(circuit, plan.layout, slots, keep=False)
-            outputs = [latency.run(evaluator, [evaluator.enclose(middle, radius, scale)], plan.output_scale)]
-        else:
-            columns = [
-                evaluator.enclose(middle[None], radius[None], scale) for middle, radius in zip(*sides, strict=True)
-            ]
-            outputs = ThroughputProgram(circuit).run(evaluator, columns, plan.output_scale)
-    found = [_as_enclosed(one) for one in outputs]
-    if plan.packing == "throughput":
-        deviation, sizes = (
-            np.stack(each) for each in zip(*((one.deviation, one.largest) for one in found), strict=True)
-        )
+        inputs = [evaluator.enclose(*one, scale=scale) for one in zip(middles, radii, strict=True)]
+        outputs = program.run(evaluator, inputs, plan.output_scale)
+    if isinstance(outputs, list):  # throughput: one for each output
+        deviation, sizes = (np.stack([getattr(one, name) for one in outputs]) for name in ("deviation", "largest"))
     else:  # an output is the mean of its repetitions, so it deviates by at most the mean of their bounds
-        deviation, sizes = (unpack(each, circuit.output.rows) for each in (found[0].deviation, found[0].largest))
+        deviation, sizes = (unpack(each, circuit.output.rows) for each in (outputs.deviation, outputs.largest))
     terms = evaluator.noise_terms * (slots if plan.packing == "throughput" else 1)
     largest = min(float(sizes.max()), largest_output)
     headroom = evaluator.headroom if math.isfinite(evaluator.headroom) else -math.inf

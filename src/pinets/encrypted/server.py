@@ -14,6 +14,7 @@ from pinets.encrypted.errors import FileError, KeyMismatchError
 from pinets.encrypted.grid_program import GridProgram
 from pinets.encrypted.latency import LatencyProgram
 from pinets.encrypted.machine import available_memory
+from pinets.encrypted.packings import make_program
 from pinets.encrypted.plan import Plan, in_units
 from pinets.encrypted.seal import SealEvaluator, SealScheme, refusals
 from pinets.encrypted.throughput import ThroughputProgram
@@ -67,15 +68,9 @@ class Server:
         if circuit.depth > plan.parameters.levels:
             raise KeyMismatchError(f"the circuit takes {circuit.depth} levels, the plan has {plan.parameters.levels}")
         self._scheme = SealScheme(plan.parameters)
-        self._program: LatencyProgram | GridProgram | ThroughputProgram
         keep = self._unencoded = plan.keeps_weights(memory)
         self.together = 1 if keep or plan.packing == "throughput" else plan.fitting(memory // self.workers)
-        if plan.grid is not None:
-            self._program = GridProgram(circuit, plan.grid, plan.parameters.slots, keep=keep)
-        elif plan.layout is None:
-            self._program = ThroughputProgram(circuit)
-        else:
-            self._program = LatencyProgram(circuit, plan.layout, plan.parameters.slots, keep=keep)
+        self._program = make_program(circuit, plan.arrangement, plan.parameters.slots, keep=keep)
 
     def load_keys(self, content: bytes, *, source: object = "the evaluation keys") -> EvaluationKeys:
         """Load the evaluation keys of a client; errors name the source."""

@@ -123,8 +123,9 @@ class Images:
 
     def __post_init__(self) -> None:
         require_range("validation", self.validation, above=0, below=1)
-        for name in ("crop", "turn", "grow"):
+        for name in ("crop", "turn"):
             require_range(name, getattr(self, name), at_least=0)
+        require_range("grow", self.grow, at_least=0, below=1)
         _check_counts(self.classes, self.limit)
         if self.size is not None:
             require_range("size", self.size, at_least=1)
