@@ -7,7 +7,6 @@ what is there already is not measured again. Prints Markdown:
 
     python benchmarks/tabular.py --data ../data/tables
     python benchmarks/tabular.py --data ../data/tables --tables california adult --rows 100000 --folds 1
-    python benchmarks/tabular.py --planted 10
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from sklearn.compose import TransformedTargetRegressor, make_column_selector, ma
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LassoCV, LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
@@ -53,13 +52,13 @@ CLASSIFICATION = {
 NAMES_ONLY = {"mpg": ["name"]}  # a different text in every row
 READABLE = ("pinets", "Ridge-poly", "EBM", "GAM")  # yield a formula or an additive model
 MOST_COLUMNS = 700  # of PolynomialFeatures
-SEED = 0
+SEED = 0  # of the methods
 
 
-def load(folder: Path, name: str, rows: int) -> tuple[pandas.DataFrame, np.ndarray]:
+def load(folder: Path, name: str, rows: int, seed: int) -> tuple[pandas.DataFrame, np.ndarray]:
     files = [folder / f"{part}.csv" for part in (("adult-train", "adult-test") if name == "adult" else (name,))]
     table = pandas.concat([pandas.read_csv(file, na_values=["?"], skipinitialspace=True) for file in files])
-    table = table.sample(min(rows, len(table)), random_state=SEED).reset_index(drop=True)
+    table = table.sample(min(rows, len(table)), random_state=seed).reset_index(drop=True)
     target = {**REGRESSION, **CLASSIFICATION}[name]
     y = table.pop(target).to_numpy()
     return table.drop(columns=NAMES_ONLY.get(name, [])), y if name in REGRESSION else y.astype(str)
@@ -141,18 +140,22 @@ def one_fold(estimator: Any, X: Any, y: np.ndarray, train: np.ndarray, test: np.
 
 def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     known = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out.exists() else []
-    done = {(row["table"], row["method"], row["rows"], row["folds"]) for row in known}
+    done = {(row["table"], row["method"], row["rows"], row["folds"], row["seed"]) for row in known}
     for table in args.tables:
         regression = table in REGRESSION
-        X, y = load(args.data, table, args.rows)
+        X, y = load(args.data, table, args.rows, args.seed)
         categories = X.select_dtypes(exclude=np.number).columns
         X = X.astype(dict.fromkeys(categories, "category"))
         folds = list(
-            (KFold if regression else StratifiedKFold)(max(5, args.folds), shuffle=True, random_state=SEED).split(X, y)
+            (KFold if regression else StratifiedKFold)(max(5, args.folds), shuffle=True, random_state=args.seed).split(
+                X, y
+            )
         )
         made = {"dummy": DummyRegressor if regression else DummyClassifier, **methods(regression, X)}
         for method, make in made.items():
-            if (table, method, len(y), args.folds) in done or (args.methods and method not in (*args.methods, "dummy")):
+            if (table, method, len(y), args.folds, args.seed) in done or (
+                args.methods and method not in (*args.methods, "dummy")
+            ):
                 continue
             if method == "GAM" and not regression and len(np.unique(y)) > 2:
                 continue  # pyGAM has no more than two classes
@@ -164,7 +167,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
                 print(f"{table}: {method} failed ({type(error).__name__}: {str(error)[:100]})", flush=True)
                 continue
             scores, seconds = zip(*outcomes, strict=True)
-            row = {"table": table, "method": method, "rows": len(y), "folds": args.folds}
+            row = {"table": table, "method": method, "rows": len(y), "folds": args.folds, "seed": args.seed}
             row |= {
                 "score": float(np.mean(scores)),
                 "deviation": float(np.std(scores)),
@@ -177,7 +180,8 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
                 f"{table:24} {method:12} {row['score']:.4f} ± {row['deviation']:.4f}  {row['seconds']:.2f} s",
                 flush=True,
             )
-    return [row for row in known if row["table"] in args.tables and row["folds"] == args.folds]
+    wanted = {(row["table"], row["method"]): row for row in known if row["seed"] == args.seed}
+    return [row for row in wanted.values() if row["table"] in args.tables]
 
 
 def report(found: list[dict[str, Any]]) -> str:
@@ -214,45 +218,6 @@ def report(found: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def planted(seeds: int) -> str:
-    """How often exactly the terms of a planted polynomial are found, beside LassoCV on PolynomialFeatures."""
-    lines = ["| columns | noise | correlated | simplify | LassoCV |", "|---|---|---|---|---|"]
-    for columns, noise, correlated in [(d, e, c) for d in (10, 30, 100) for e in (0.0, 0.1) for c in (False, True)]:
-        hits = np.zeros(2)
-        for seed in range(seeds):
-            random = np.random.RandomState(seed)
-            X = random.normal(size=(600, columns))
-            if correlated:
-                X = 0.7 * X + 0.7 * random.normal(size=(600, 1))
-            terms = {tuple(sorted(random.choice(columns, size=random.randint(1, 4)).tolist())) for _ in range(4)}
-            values = np.column_stack([X[:, term].prod(axis=1) for term in sorted(terms)])
-            values = (values - values.mean(axis=0)) / values.std(axis=0)
-            y = values @ random.choice([-1.0, 1.0], size=len(terms))
-            y = y + noise * y.std() * random.normal(size=600)
-            net = PolynomialNetRegressor(order=3, clip=None, weight_decay=1e-3 if columns < 100 else "auto")
-            fitted = net.set_params(order=1).fit(
-                X, y
-            )  # simplify chooses the terms: the first fit only brings the scales
-            simple = fitted.simplify(X, y, order=3, max_terms=8, tolerance=1e-4 if noise == 0 else 2e-3, center=False)
-            hits[0] += {term.columns for term in simple.formula(X, center=False).terms} == terms
-            if columns <= 10:
-                features = PolynomialFeatures(3, include_bias=False).fit(X)
-                basis = StandardScaler().fit_transform(features.transform(X))
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    chosen = np.flatnonzero(LassoCV(cv=3, alphas=20, max_iter=2000).fit(basis, y).coef_)
-                found = {
-                    tuple(np.repeat(np.arange(columns), features.powers_[position]).tolist()) for position in chosen
-                }
-                hits[1] += found == terms
-        lasso = f"{hits[1]:.0f} of {seeds}" if columns <= 10 else "not run"
-        lines.append(
-            f"| {columns} | {noise:.0%} | {'yes' if correlated else 'no'} | {hits[0]:.0f} of {seeds} | {lasso} |"
-        )
-        print(lines[-1], flush=True)
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("data/tables"), help="the folder of the tables")
@@ -263,12 +228,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2000, help="rows of a table, at most")
     parser.add_argument("--folds", type=int, default=5, help="folds that are scored")
     parser.add_argument("--out", type=Path, default=Path("tabular.jsonl"), help="what was measured, one line each")
-    parser.add_argument("--planted", type=int, metavar="SEEDS", help="recovery of planted formulas instead")
-    args = parser.parse_args()
-    if args.planted:
-        print(planted(args.planted))
-    else:
-        print(report(measure(args)))
+    parser.add_argument("--seed", type=int, default=1, help="of the rows and folds; the defaults were made with others")
+    print(report(measure(parser.parse_args())))
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
 from sklearn.preprocessing import PolynomialFeatures
 
 from pinets.estimators import PolynomialNetClassifier, PolynomialNetRegressor
-from pinets.estimators.closed import choose_solver, clip_rare_values, distinct
+from pinets.estimators.closed import automatic_orders, choose_solver, clip_rare_values, distinct
 from pinets.estimators.exact import fit_terms
 from pinets.estimators.factored import network_of_terms
-from pinets.estimators.solve import Coordinates, logistic, ridge
+from pinets.estimators.solve import Coordinates, choose_logistic, logistic, ridge
 from pinets.estimators.terms import Terms, allowed_products, extensions, screen
 
 BOTH = pytest.mark.parametrize("estimator", [PolynomialNetClassifier, PolynomialNetRegressor])
@@ -45,7 +45,8 @@ def test_rows_and_terms_give_the_same_ridge(basis):
     by_rows = Coordinates.of_kernel(values @ values.T, share, 1 / 40)
     one, other = (ridge(each, targets) for each in (by_terms, by_rows))
     assert one.strength == other.strength
-    np.testing.assert_allclose(one.fitted, other.fitted, rtol=1e-8)
+    fitted = [each.values @ fit.coefficients for each, fit in ((by_terms, one), (by_rows, other))]
+    np.testing.assert_allclose(*fitted, rtol=1e-8)
     np.testing.assert_allclose(
         by_terms.back @ one.coefficients, values.T @ (by_rows.back @ other.coefficients), rtol=1e-8
     )
@@ -57,10 +58,30 @@ def test_the_logistic_regression_is_scikit_learns(basis, classes):
     labels = np.arange(len(values)) % classes
     targets = np.eye(classes)[labels] if classes > 2 else labels[:, None].astype(float)
     coordinates = Coordinates.of_basis(values, values.T @ (share[:, None] * values), np.ones(6), share, 1 / 40)
-    point = logistic(coordinates, targets, 0.1, tolerance=1e-9)
+    point = logistic(coordinates.values, coordinates.spectrum, targets, share, 0.1, tolerance=1e-9)
     reference = LogisticRegression(C=10.0, tol=1e-10, max_iter=5000).fit(values, labels, share)
     found = coordinates.back @ point[1:]
     np.testing.assert_allclose(found.T, reference.coef_, atol=1e-5)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_log_loss_left_out_is_nearly_that_of_fits_without_each_row(basis, classes):
+    values, _, share = basis
+    random = np.random.RandomState(1)
+    odds = values[:, :classes] + random.logistic(size=(len(values), classes))
+    labels = odds.argmax(axis=1)
+    targets = np.eye(classes)[labels] if classes > 2 else labels[:, None].astype(float)
+    coordinates = Coordinates.of_basis(values, values.T @ (share[:, None] * values), np.ones(6), share, 1 / 40)
+    strength, losses = 0.01, []
+    for row in range(len(values)):
+        rest = np.arange(len(values)) != row
+        left = LogisticRegression(C=1 / strength, tol=1e-8, max_iter=2000).fit(values[rest], labels[rest], share[rest])
+        losses.append(-left.predict_log_proba(values[row : row + 1])[0, labels[row]])
+    found = choose_logistic(coordinates, targets, strength).error
+    whole = LogisticRegression(C=1 / strength, tol=1e-8, max_iter=2000).fit(values, labels, share)
+    fitted = -whole.predict_log_proba(values)[np.arange(len(values)), labels].mean()
+    assert np.mean(losses) > 1.2 * fitted  # leaving rows out makes a difference
+    assert found == pytest.approx(np.mean(losses), rel=0.05)
 
 
 def test_screening_finds_what_the_complete_table_of_correlations_does():
@@ -138,6 +159,27 @@ def test_a_wide_table_does_as_well_as_ridge():
     reference = RidgeCV(10.0 ** np.arange(-3, 5)).fit(X[:200], y[:200])
     assert fitted.solver_ == "rows"
     assert fitted.score(X[200:], y[200:]) > reference.score(X[200:], y[200:]) - 0.02
+
+
+def test_few_columns_may_have_higher_orders():
+    assert automatic_orders(2) == (1, 2, 3, 4, 5)
+    assert automatic_orders(6) == (1, 2, 3, 4)
+    assert automatic_orders(13) == (1, 2, 3)
+    x = np.random.RandomState(0).uniform(-1, 1, size=(500, 2))
+    y = x[:, 0] ** 5 - x[:, 0] ** 3 * x[:, 1] ** 2
+    assert PolynomialNetRegressor().fit(x, y).order_ == 5
+
+
+def test_errors_of_some_rows_choose_as_those_of_all(monkeypatch):
+    X = np.random.RandomState(0).normal(size=(3000, 3))
+    y = X[:, 0] * X[:, 1] + np.random.RandomState(1).normal(size=3000)
+    every = [PolynomialNetRegressor().fit(X, y), PolynomialNetClassifier().fit(X, y > 0)]
+    monkeypatch.setattr("pinets.estimators.solve.ROWS_TO_CHOOSE_BY", 1000)
+    some = [PolynomialNetRegressor().fit(X, y), PolynomialNetClassifier().fit(X, y > 0)]
+    for one, other in zip(every, some, strict=True):
+        assert one.order_ == other.order_ == 2
+        assert other.error_ == pytest.approx(one.error_, rel=0.1)
+        assert other.score(X, one.predict(X)) > 0.95
 
 
 def test_the_solver_is_chosen_by_size():

@@ -53,8 +53,25 @@ def test_missing_values_have_an_effect_of_their_own(rents):
     whole = PolynomialNetRegressor().fit(X[["size"]].to_numpy(), y)  # none in fit: the mean
     mean = whole.feature_scaling_.mean.numpy()[None]
     np.testing.assert_allclose(whole.predict(np.array([[np.nan]])), whole.predict(mean))
-    with pytest.raises(ValueError, match="contains NaN"):
+    with pytest.raises(ValueError, match="has missing values"):
         PolynomialNetRegressor(missing_values="error").fit(holes, target)
+
+
+def test_missing_values_are_refused_if_wanted(rents):
+    """In numbers and categories, in fit and predict, in frames and arrays."""
+    X, y = rents
+    fitted = PolynomialNetRegressor(missing_values="error").fit(X, y)
+    for column in X.columns:
+        holes = X.astype(object)
+        holes.loc[3, column] = None
+        array = holes.to_numpy()
+        for refused in (
+            lambda holes=holes: PolynomialNetRegressor(missing_values="error").fit(holes, y),
+            lambda holes=holes: fitted.predict(holes),
+            lambda array=array: PolynomialNetRegressor(missing_values="error", categorical_features=[0]).fit(array, y),
+        ):
+            with pytest.raises(ValueError, match="missing values, and missing_values='error' refuses them"):
+                refused()
 
 
 def test_bad_frames(rents):

@@ -18,7 +18,7 @@ from pinets.estimators.scaling import Scaling, fold
 from pinets.estimators.terms import Terms
 from pinets.polynomial import Polynomial
 
-__all__ = ["Formula", "Term", "Variables", "formula_centers", "read_formula"]
+__all__ = ["Formula", "Term", "Variables", "all_monomials", "formula_centers", "read_formula"]
 
 _SHOWN = 12  # terms in a table
 _MOST_SEARCHED = 2_000_000  # monomials that are listed; of more, only the largest are
@@ -267,7 +267,9 @@ def formula_centers(scaling: Scaling, indicators: np.ndarray, center: bool) -> n
     return np.where(indicators | scaling.ignored.cpu().numpy(), 0.0, rounded)
 
 
-def _monomials(network: Polynomial, scale: np.ndarray, output: int) -> tuple[float, list[tuple[int, ...]], np.ndarray]:
+def _monomials(
+    network: Polynomial, scale: np.ndarray, output: int, most: int = _MOST_TERMS
+) -> tuple[float, list[tuple[int, ...]], np.ndarray]:
     """The constant, and the products of an output with their coefficients, the largest if there are very many."""
     features = len(scale)
     example = torch.zeros(1, features, dtype=torch.float64)
@@ -288,11 +290,19 @@ def _monomials(network: Polynomial, scale: np.ndarray, output: int) -> tuple[flo
         values = found.coefficients[degree][index].numpy() * _orders(columns.numpy())
         used = np.flatnonzero(values)
         size = np.abs(values[used]) * scale[columns.numpy()[used]].prod(axis=1)
-        used = used[np.argsort(-size, kind="stable")[:_MOST_TERMS]]
+        used = used[np.argsort(-size, kind="stable")[:most]]
         products += list(map(tuple, columns.numpy()[used].tolist()))
         coefficients.append(values[used])
     together = np.concatenate(coefficients) if coefficients else np.zeros(0)
     return float(found.coefficients[0][output]), products, together
+
+
+def all_monomials(network: Polynomial, features: int, output: int) -> tuple[list[tuple[int, ...]], np.ndarray]:
+    """All products of an output with their coefficients."""
+    if math.comb(features + network.order, network.order) > _MOST_SEARCHED:
+        raise ValueError(f"a polynomial of order {network.order} in {features} columns has too many products to list")
+    _, products, coefficients = _monomials(network, np.ones(features), output, most=_MOST_SEARCHED)
+    return products, coefficients
 
 
 def _orders(columns: np.ndarray) -> np.ndarray:

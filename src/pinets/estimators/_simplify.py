@@ -96,7 +96,7 @@ def simplified(terms: Terms, basis: np.ndarray, targets: np.ndarray, chosen: lis
         standard, standard.T @ standard / len(basis), np.ones(len(mean)), share, 1 / len(basis)
     )
     if classify:
-        point = logistic(coordinates, targets, _LOGISTIC)
+        point = logistic(coordinates.values, coordinates.spectrum, targets, share, _LOGISTIC)
         constant, coefficients, strength = point[0], coordinates.back @ point[1:], _LOGISTIC
     else:
         constant, strength = targets.mean(axis=0), _WEAKEST

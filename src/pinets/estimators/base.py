@@ -16,9 +16,13 @@ from sklearn.utils.validation import _check_y, check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from pinets.engine.in_memory import adamw
-from pinets.estimators.closed import ORDERS, choose_solver, clip_rare_values, distinct, fit_closed
-from pinets.estimators.columns import Columns, categorical_positions, is_frame
+from pinets.estimators.closed import automatic_orders, choose_solver, clip_rare_values, distinct, fit_closed
+from pinets.estimators.columns import Columns, categorical_positions, has_missing, is_frame
 from pinets.estimators.descent import LARGEST_BATCH, Descent
+from pinets.estimators.exact import WORTH_PER_DEGREE, TermFit
+from pinets.estimators.factored import network_of
+from pinets.estimators.kernel import RowFit
+from pinets.estimators.monotone import Box, constrain, read_constraints
 from pinets.estimators.parameters import check_device, check_parameters
 from pinets.estimators.persistence import arrays_of, network_from, network_state, tensors_of
 from pinets.estimators.reading import SAMPLE, SAMPLE_CELLS, Reading
@@ -53,6 +57,7 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         clip: float | Literal["auto"] | None = "auto",
         categorical_features: Any = "auto",
         missing_values: Literal["indicator", "error"] = "indicator",
+        monotonic_cst: Any = None,
         model: Literal["ccp", "ncp", "ncp_skip"] = "ccp",
         rank: int = 32,
         max_epochs: int = 100,
@@ -71,6 +76,7 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         self.clip = clip
         self.categorical_features = categorical_features
         self.missing_values = missing_values
+        self.monotonic_cst = monotonic_cst
         self.model = model
         self.rank = rank
         self.max_epochs = max_epochs
@@ -121,6 +127,8 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
             X, y, weights = self._check_samples(X, y, sample_weight, reset=True)
             self.solver_ = choose_solver(self.solver, self.order, *X.shape)
             if self.solver_ == "adam":
+                if self.monotonic_cst is not None:
+                    raise ValueError("monotonic_cst needs solver='terms', and this table is fitted by mini-batches")
                 self._fit_by_descent(X, y, weights)
             else:
                 self._fit_closed(X, y, weights)
@@ -137,7 +145,7 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         columns = columns.astype(np.float64)
         if self.clip is not None:
             columns = clip_rare_values(columns, targets, share, self.clip)
-        orders = ORDERS if self.order == "auto" else (int(self.order),)
+        orders = automatic_orders(columns.shape[1]) if self.order == "auto" else (int(self.order),)
         scaling = Scaling.of(
             "X",
             columns.astype(dtype),
@@ -146,8 +154,9 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
             farthest=farthest(orders[-1], dtype),
             clip=self.clip is not None,
         )
-        module, fitted = fit_closed(
-            scaling.apply(torch.from_numpy(columns)).numpy(),
+        z = scaling.apply(torch.from_numpy(columns)).numpy()
+        fitted = fit_closed(
+            z,
             targets,
             share,
             self.columns_.sources,
@@ -155,16 +164,49 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
             orders=orders,
             strength=None if self.weight_decay == "auto" else float(self.weight_decay),
             classify=is_classifier(self),
-            dtype=torch.float64 if dtype == np.float64 else torch.float32,
             unit=unit,
         )
-        device = check_device(self.device)
+        device, own_type = check_device(self.device), torch.float64 if dtype == np.float64 else torch.float32
+        scaling = scaling.to("cpu", own_type)
+        if self.monotonic_cst is not None:
+            fitted = self._constrain(fitted, z, share, self._box(scaling), dtype)
+        module = network_of(fitted, z.shape[1], own_type)
         self.order_, self.weight_decay_, self.error_ = fitted.order, fitted.strength, fitted.error
-        self.feature_scaling_ = scaling.to(device, next(module.parameters()).dtype)
+        self.feature_scaling_ = scaling.to(device, own_type)
         self.n_iter_ = 1
         self.module_ = module.to(device)
         self._keep_sample(columns)
         assert outputs == len(fitted.constant)
+
+    def _constrain(
+        self, fitted: TermFit | RowFit, z: np.ndarray, share: np.ndarray, box: Box, dtype: Any
+    ) -> TermFit | RowFit:
+        """The fit with the signs of ``monotonic_cst``, proven."""
+        columns = self.columns_
+        wanted = read_constraints(
+            self.monotonic_cst, self.raw_names(), [number not in columns.levels for number in range(columns.width)]
+        )
+        first = {int(source): column for column, source in reversed(list(enumerate(columns.sources)))}
+        signs = {first[number]: sign for number, sign in wanted.items()}
+        if not signs:
+            return fitted
+        if len(fitted.constant) > 1 or not isinstance(fitted, TermFit) or self.clip is None:
+            raise ValueError(
+                f"monotonic_cst takes one target or two classes, solver='terms' and a clip, got {len(fitted.constant)} "
+                f"outputs, solver={self.solver_!r} and clip={self.clip!r}"
+            )
+        fitted, penalties = constrain(
+            fitted,
+            z,
+            share,
+            signs,
+            box,
+            classify=is_classifier(self),
+            per_degree=WORTH_PER_DEGREE if self.weight_decay == "auto" else 1.0,
+            dtype=dtype,
+        )
+        self.monotonic_penalty_ = {self.encoded_names()[column]: penalty for column, penalty in penalties.items()}
+        return fitted
 
     def _keep_sample(self, columns: Any) -> None:
         """Keep a few rows to rank terms by and to compare predictions with."""
@@ -248,8 +290,6 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         if reset:
             share = None if weights is None else weights / weights.sum()
             self.columns_ = Columns.learn(X, categorical, share)
-            if self.missing_values == "error" and (self.columns_.flagged):
-                raise ValueError("X contains NaN, and missing_values='error' refuses it")
         return self._encode_columns(X), y, weights
 
     def _check_weights(self, sample_weight: Any, y: np.ndarray) -> np.ndarray | None:
@@ -288,6 +328,8 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
             if np.isnan(X.data).any():
                 raise ValueError("sparse X contains NaN: missing values are accepted in dense X only")
             return X
+        if self.missing_values == "error" and has_missing(X):
+            raise ValueError("X has missing values, and missing_values='error' refuses them")
         scaling = getattr(self, "feature_scaling_", None)
         fill = None
         if scaling is not None:  # the mean of a column whose values were all there

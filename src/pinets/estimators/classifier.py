@@ -27,7 +27,7 @@ class PolynomialNetClassifier(ClassifierMixin, PolynomialNet):  # type: ignore[m
     sigmoid). A feature that is constant in all samples of ``fit`` counts for nothing, whatever it is later.
 
     Args:
-        order: The degree :math:`N` of the polynomial; ``"auto"`` chooses from 1, 2 and 3.
+        order: The degree :math:`N` of the polynomial; ``"auto"`` chooses from 1, 2 and 3, and for few columns up to 5.
         solver: How to fit. ``"terms"`` writes the products of columns out and solves for their coefficients: all of
             them, or, where they are too many, those that correlate most with what lower orders leave. ``"rows"``
             solves for weights of the samples, for few samples with many features. ``"adam"`` trains a network of the
@@ -42,6 +42,9 @@ class PolynomialNetClassifier(ClassifierMixin, PolynomialNet):  # type: ignore[m
             data frames that hold categories or texts; None takes none.
         missing_values: ``"indicator"`` takes missing numbers for the mean and adds an indicator where ``fit`` saw some;
             ``"error"`` refuses them.
+        monotonic_cst: For every feature 1 (the output rises with it), -1 (it falls) or 0, or a mapping from names to
+            these; for two classes the output is the log-odds of the second. ``fit`` proves it for the whole range of
+            the data and, with ``clip``, so for every input. Needs ``solver="terms"``.
         class_weight: Weights of the classes, as a dictionary, or ``"balanced"``.
         model: With ``"adam"``, how the coefficients are tied together: ``"ccp"`` (fewest weights), ``"ncp"`` or
             ``"ncp_skip"``.
@@ -65,7 +68,9 @@ class PolynomialNetClassifier(ClassifierMixin, PolynomialNet):  # type: ignore[m
         order_: The degree chosen.
         weight_decay_: The penalty chosen.
         solver_: How it was fitted.
-        error_: The mean log loss of samples that were held out to choose (not with ``solver="adam"``).
+        error_: The mean log loss of samples left out, each approximated by one Newton step (not with ``"adam"``).
+        monotonic_penalty_: With ``monotonic_cst``, for each of its features the further penalty on products with others
+            that the proof took; 1e6 leaves none.
         n_iter_: The epochs done.
         loss_curve_: The training loss of every epoch, with ``solver="adam"``.
         validation_loss_curve_: The loss on held out samples after every epoch; empty without early stopping.
@@ -92,6 +97,7 @@ class PolynomialNetClassifier(ClassifierMixin, PolynomialNet):  # type: ignore[m
         clip: float | Literal["auto"] | None = "auto",
         categorical_features: Any = "auto",
         missing_values: Literal["indicator", "error"] = "indicator",
+        monotonic_cst: Any = None,
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         model: Literal["ccp", "ncp", "ncp_skip"] = "ccp",
         rank: int = 32,
@@ -112,6 +118,7 @@ class PolynomialNetClassifier(ClassifierMixin, PolynomialNet):  # type: ignore[m
             clip=clip,
             categorical_features=categorical_features,
             missing_values=missing_values,
+            monotonic_cst=monotonic_cst,
             model=model,
             rank=rank,
             max_epochs=max_epochs,

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import torch
 
 from pinets.estimators.exact import TermFit, fit_terms, most_terms
-from pinets.estimators.factored import network_of_rows, network_of_terms
 from pinets.estimators.kernel import RowFit, fit_rows
+from pinets.estimators.solve import rows_to_choose_by
 from pinets.estimators.terms import allowed_products
-from pinets.polynomial import Polynomial
 
-__all__ = ["ORDERS", "choose_solver", "clip_rare_values", "distinct", "fit_closed"]
+__all__ = ["automatic_orders", "choose_solver", "clip_rare_values", "distinct", "fit_closed"]
 
-ORDERS = (1, 2, 3)  # that order="auto" chooses from
+FEW_TERMS = 300  # a polynomial that small may have an order of 4 or 5 as well
 MOST_ROWS = 100_000  # for the fit by terms; beyond, mini-batches
 MOST_CELLS = 20_000_000  # of a table that is made dense as a whole (160 MB)
 FEW_ROWS = 1000  # for the fit by rows
@@ -48,11 +46,16 @@ def choose_solver(wanted: str, order: int | str, rows: int, columns: int) -> str
         return wanted
     highest = 2 if order == "auto" else min(int(order), 2)
     complete = math.comb(columns + highest, highest) - 1
-    if rows <= FEW_ROWS and complete > min(terms, 10 * rows) and cells <= 10 * MOST_CELLS:
+    if rows <= FEW_ROWS and (complete > 10 * rows or columns > min(terms, rows)) and cells <= 10 * MOST_CELLS:
         return "rows"
     if rows <= MOST_ROWS and columns <= terms and cells <= MOST_CELLS:
         return "terms"
     return "adam"
+
+
+def automatic_orders(columns: int) -> tuple[int, ...]:
+    """The orders to choose from: 1 to 3, and up to 5 for few columns."""
+    return (1, 2, 3, *(order for order in (4, 5) if math.comb(columns + order, order) <= FEW_TERMS))
 
 
 def distinct(
@@ -87,7 +90,10 @@ def clip_rare_values(columns: np.ndarray, targets: np.ndarray, share: np.ndarray
     cut = _cut(columns, _RARE)
     if (cut == columns).all():
         return columns
-    gain = 1 - _additive_error(cut, targets, share) / max(_additive_error(columns, targets, share), 1e-300)
+    some = rows_to_choose_by(len(columns))
+    share = share[some] / share[some].sum()
+    before, after = (_additive_error(each[some], targets[some], share) for each in (columns, cut))
+    gain = 1 - after / max(before, 1e-300)
     return cut if gain > _GAIN else columns
 
 
@@ -122,15 +128,10 @@ def fit_closed(
     orders: tuple[int, ...],
     strength: float | None,
     classify: bool,
-    dtype: torch.dtype,
     unit: float,
-) -> tuple[Polynomial, TermFit | RowFit]:
-    """Fit a Π-net to standardised columns; ``groups`` says which are never multiplied with each other."""
+) -> TermFit | RowFit:
+    """Fit a polynomial to standardised columns; ``groups`` says which are never multiplied with each other."""
     if solver == "rows":
-        by_rows = fit_rows(columns, targets, share, orders=orders, strength=strength, classify=classify, unit=unit)
-        return network_of_rows(by_rows, dtype), by_rows
+        return fit_rows(columns, targets, share, orders=orders, strength=strength, classify=classify, unit=unit)
     allowed = allowed_products(columns, groups)
-    by_terms = fit_terms(
-        columns, targets, share, allowed, orders=orders, strength=strength, classify=classify, unit=unit
-    )
-    return network_of_terms(by_terms, columns.shape[1], dtype), by_terms
+    return fit_terms(columns, targets, share, allowed, orders=orders, strength=strength, classify=classify, unit=unit)

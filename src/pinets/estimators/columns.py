@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-__all__ = ["MOST_LEVELS", "Columns", "categorical_positions", "is_frame"]
+__all__ = ["MOST_LEVELS", "Columns", "categorical_positions", "has_missing", "is_frame"]
 
 MOST_LEVELS = 255  # categories in a column
 MISSING = "missing"  # the category of missing values
@@ -18,6 +18,13 @@ MISSING = "missing"  # the category of missing values
 
 def is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "iloc")
+
+
+def has_missing(X: Any) -> bool:
+    """Whether a number or a category is missing."""
+    if is_frame(X):
+        return bool(X.isna().to_numpy().any())
+    return any(value is None or value != value for value in X.ravel().tolist()) if X.dtype == object else False
 
 
 def categorical_positions(X: Any, wanted: Any) -> list[int]:
@@ -102,7 +109,9 @@ class Columns:
             return cls(width, levels, reference, fill, flagged)
         for number in range(width):
             if number in categorical:
-                counts = Counter(_categories(_column(X, number)))
+                codes, categories = _categories(_column(X, number))
+                tally = np.bincount(codes, minlength=len(categories)).tolist()
+                counts = Counter({level: count for level, count in zip(categories, tally, strict=True) if count})
                 if len(counts) > MOST_LEVELS:
                     raise ValueError(
                         f"column {_name(X, number)} has {len(counts)} categories, and at most {MOST_LEVELS} are "
@@ -140,9 +149,10 @@ class Columns:
         encoded = []
         for number in range(self.width):
             if number in self.levels:
-                codes = {level: code for code, level in enumerate(self.levels[number])}
-                found = np.array([codes.get(value, -1) for value in _categories(_column(X, number))])
-                encoded += [found == code for code in range(len(codes))]
+                codes, categories = _categories(_column(X, number))
+                known = {level: code for code, level in enumerate(self.levels[number])}
+                found = np.array([known.get(level, -1) for level in categories])[codes]
+                encoded += [found == code for code in range(len(known))]
                 continue
             values = _numbers(X, number)
             missing = np.isnan(values)
@@ -184,15 +194,20 @@ def _name(X: Any, number: int) -> str:
     return repr(str(X.columns[number])) if is_frame(X) else str(number)
 
 
-def _categories(column: Any) -> list[Any]:
-    """The categories of a column, with one name for all that are missing."""
-    if hasattr(column, "isna"):
-        holes = column.isna().to_numpy()
-        values = column.astype(object).to_numpy()
+def _categories(column: Any) -> tuple[np.ndarray, list[Any]]:
+    """The categories of a column, and for every row the number of its own; all that are missing are one."""
+    if hasattr(column, "factorize"):
+        codes, found = column.factorize()
+        categories = found.tolist()
     else:
-        values = np.asarray(column, dtype=object)
-        holes = np.array([value is None or value != value for value in values], dtype=bool)
-    return [MISSING if hole else value for value, hole in zip(values.tolist(), holes.tolist(), strict=True)]
+        values = np.asarray(column, dtype=object).tolist()
+        numbers: dict[Any, int] = {}
+        codes = np.array(
+            [-1 if value is None or value != value else numbers.setdefault(value, len(numbers)) for value in values],
+            dtype=np.intp,
+        )
+        categories = list(numbers)
+    return np.where(codes < 0, len(categories), codes), [*categories, MISSING]
 
 
 def _numbers(X: Any, number: int) -> np.ndarray:

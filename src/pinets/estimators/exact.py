@@ -2,24 +2,34 @@
 
 The complete basis is used where its covariance takes less than a second; beyond, the terms that correlate with what
 lower orders leave unexplained, more than chance would have it. The order and the strength of the penalty are chosen by
-leave-one-out errors, and for classification by the log loss of held out rows.
+leave-one-out errors: those of least squares, and for classes the strength by the log loss.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
+from sklearn.utils import gen_batches
 
-from pinets.estimators.solve import Coordinates, constant_for, ridge, select
+from pinets.estimators.solve import (
+    Coordinates,
+    Logistic,
+    Ridge,
+    choose_logistic,
+    constant_for,
+    logistic,
+    ridge,
+    rows_to_choose_by,
+)
 from pinets.estimators.terms import Terms, extensions, screen
 
 __all__ = ["TermFit", "fit_terms", "most_terms"]
 
-OPERATIONS = 1.2e10  # for the covariance of the basis and its eigenvectors: less than a second of one core
+OPERATIONS = 3e10  # for the covariance of the basis and its eigenvectors: about a second of one core
 CELLS = 3e7  # numbers in the basis: 240 MB
+_BLOCK = 500_000  # numbers of it made at a time: they stay in the cache
 WORTH_PER_DEGREE = 0.3  # each further degree is scaled by this before the penalty, which so is harder on it
 
 
@@ -32,69 +42,121 @@ class TermFit:
     constant: np.ndarray
     order: int
     strength: float
-    error: float  # mean squared leave-one-out error or mean log loss of held out rows
+    error: float  # mean leave-one-out error: squares, or the log loss for classes
 
 
 def most_terms(rows: int) -> int:
-    """How many terms a fit to so many rows may have."""
-    by_terms = 0.8 * min(math.sqrt(OPERATIONS / (2 * rows)), (OPERATIONS / 10) ** (1 / 3))
-    by_rows = (OPERATIONS - 10 * rows**3) / (2 * rows**2)  # where there are more terms than rows
-    return int(min(by_rows if by_rows > rows else by_terms, CELLS / rows))
+    """How many terms the covariance of so many rows may have."""
+    return int(min(0.8 * math.sqrt(OPERATIONS / (2 * rows)), 0.8 * (OPERATIONS / 10) ** (1 / 3), CELLS / rows))
 
 
 @dataclass(frozen=True)
 class _Basis:
-    """Terms on the data, each centred and with variance one."""
+    """Terms on the data, each centred and with variance one.
+
+    Attributes:
+        terms: The products.
+        columns: What they are products of.
+        targets: Centred, of shape (rows, outputs).
+        share: The weights of the rows, which sum to one.
+        unit: The weight of one sample.
+        mean: The mean of every product.
+        scale: Its deviation; infinite where it is constant on the data.
+        covariance: Of the terms.
+        moments: The mean products of terms and targets.
+    """
 
     terms: Terms
-    values: np.ndarray
-    mean: np.ndarray
-    scale: np.ndarray
+    columns: np.ndarray
+    targets: np.ndarray
     share: np.ndarray
     unit: float
+    mean: np.ndarray
+    scale: np.ndarray
+    covariance: np.ndarray
+    moments: np.ndarray
 
     @classmethod
-    def of(cls, terms: Terms, columns: np.ndarray, share: np.ndarray, unit: float) -> _Basis:
-        values = terms.values(columns)
-        mean = share @ values
-        values -= mean
-        scale = np.sqrt(share @ values**2)
-        scale[scale <= 1e-12 * (1 + np.abs(mean))] = np.inf  # constant on the data: never used
-        values /= scale
-        return cls(terms, values, mean, scale, share, unit)
+    def of(cls, terms: Terms, columns: np.ndarray, targets: np.ndarray, share: np.ndarray, unit: float) -> _Basis:
+        rows, count = len(columns), len(terms)
+        shift, mean = np.zeros(count), np.zeros(count)
+        covariance, moments = np.zeros((count, count)), np.zeros((count, targets.shape[1]))
+        for block in gen_batches(rows, max(1, _BLOCK // max(1, count))):
+            weights = share[block]
+            values = terms.values(columns[block])
+            if block.start == 0:
+                shift = weights @ values / weights.sum()  # near the mean: little is lost when its square is taken off
+            values -= shift
+            mean += weights @ values
+            moments += values.T @ (weights[:, None] * targets[block])
+            values *= np.sqrt(weights)[:, None]
+            covariance += values.T @ values
+        covariance -= np.outer(mean, mean)
+        mean += shift
+        scale = np.sqrt(np.maximum(covariance.diagonal(), 0))
+        scale[scale <= 1e-7 * (1 + np.abs(mean))] = np.inf  # constant on the data: never used
+        covariance /= scale * scale[:, None]
+        moments /= scale[:, None]
+        return cls(terms, columns, targets, share, unit, mean, scale, covariance, moments)
 
-    @cached_property
-    def covariance(self) -> np.ndarray:
-        """Of the terms up to the highest degree at which they are not more than the rows."""
-        counts = np.cumsum([len(products) for products in self.terms.of_degree])
-        values = self.values[:, : counts[counts <= len(self.values)].max(initial=0)]
-        return values.T @ (self.share[:, None] * values)
+    def values(self, rows: np.ndarray | slice, order: int) -> np.ndarray:
+        """The terms up to an order in some rows."""
+        values = self.terms.up_to(order).values(self.columns[rows])
+        values -= self.mean[: values.shape[1]]
+        values /= self.scale[: values.shape[1]]
+        return values
 
-    @cached_property
-    def kernels(self) -> list[np.ndarray]:
-        """The products of every two rows, one matrix for each degree."""
-        degrees = self.terms.degrees
-        parts = (self.values[:, degrees == degree] for degree in range(1, len(self.terms.of_degree) + 1))
-        return [part @ part.T for part in parts]
-
-    def coordinates(self, order: int, per_degree: float) -> Coordinates:
-        """The terms up to an order, those of each further degree scaled down; ``back`` undoes the scaling."""
+    def fit(self, order: int, strength: float | None, per_degree: float) -> _Fit:
+        """Ridge regression on the terms up to an order, those of each further degree scaled down."""
         degrees = self.terms.degrees
         count = int((degrees <= order).sum())
-        worth, values = per_degree ** (degrees[:count] - 1.0), self.values[:, :count]
-        if count <= len(values):
-            return Coordinates.of_basis(values, self.covariance[:count, :count], worth, self.share, self.unit)
-        kernel = sum(per_degree ** (2 * power) * part for power, part in enumerate(self.kernels[:order]))
-        of_rows = Coordinates.of_kernel(np.asarray(kernel), self.share, self.unit)
-        back = worth[:, None] ** 2 * (values.T @ of_rows.back)
-        return replace(of_rows, back=back)
+        worth = per_degree ** (degrees[:count] - 1.0)
+        rows = rows_to_choose_by(len(self.columns))
+        coordinates = Coordinates.of_basis(
+            self.values(rows, order), self.covariance[:count, :count], worth, self.share[rows], self.unit
+        )
+        found = ridge(coordinates, self.targets[rows], strength, coordinates.back.T @ self.moments[:count])
+        return _Fit(order, rows, coordinates, found)
 
-    def polynomial(
-        self, order: int, coefficients: np.ndarray, constant: np.ndarray
-    ) -> tuple[Terms, np.ndarray, np.ndarray]:
-        """Terms, coefficients and constants of plain products, from those of the centred and scaled ones."""
+    def logistic(self, fit: _Fit, targets: np.ndarray, strength: float | None) -> Logistic:
+        """Logistic regression in the directions of a fit."""
+        chosen = choose_logistic(fit.coordinates, targets[fit.rows], strength)
+        everything, some = len(self.columns), len(fit.rows)
+        if strength is None:  # the best strength falls with the number of rows
+            chosen = replace(chosen, strength=chosen.strength * some / everything)
+        W = fit.coordinates.values
+        if some < everything:  # single precision is far below the error of the fit, and memory is what a step waits for
+            back = fit.coordinates.back
+            W = np.empty((everything, back.shape[1]), dtype=np.float32)
+            for block in gen_batches(everything, max(1, _BLOCK // len(back))):
+                W[block] = self.values(block, fit.order) @ back
+        tolerance = 1e-6 if some == everything else 3e-5
+        point = logistic(W, fit.coordinates.spectrum, targets, self.share, chosen.strength, chosen.point, tolerance)
+        return replace(chosen, point=point)
+
+    def polynomial(self, coefficients: np.ndarray, constant: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients and constants of plain products, from those of the centred and scaled ones."""
         plain = coefficients / self.scale[: len(coefficients), None]
-        return self.terms.up_to(order), plain, constant - self.mean[: len(plain)] @ plain
+        return plain, constant - self.mean[: len(plain)] @ plain
+
+    def residuals(self, fit: _Fit) -> np.ndarray:
+        """What a ridge regression leaves of the targets."""
+        plain, constant = self.polynomial(fit.coordinates.back @ fit.ridge.coefficients, np.zeros(1))
+        terms = self.terms.up_to(fit.order)
+        left = self.targets - constant
+        for block in gen_batches(len(left), max(1, _BLOCK // len(plain))):
+            left[block] -= terms.values(self.columns[block]) @ plain
+        return left
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """A ridge regression on the terms up to an order, and the rows that its coordinates hold."""
+
+    order: int
+    rows: np.ndarray
+    coordinates: Coordinates
+    ridge: Ridge
 
 
 def fit_terms(
@@ -123,24 +185,31 @@ def fit_terms(
     unit = 1 / len(columns) if unit is None else unit
     mean = share @ targets
     centred = targets - mean
+    per_degree = WORTH_PER_DEGREE if strength is None else 1.0  # a penalty that the user gives is the same for all
     basis = _make_basis(columns, centred, share, allowed, orders[-1], unit)
     orders = tuple(order for order in orders if order <= len(basis.terms.of_degree)) or (len(basis.terms.of_degree),)
     if not len(basis.terms):
         return TermFit(
             basis.terms, np.zeros((0, targets.shape[1])), constant_for(mean, classify), 1, strength or 0.0, 1.0
         )
-    candidates = [basis.coordinates(order, _worth(strength)) for order in orders]
-    chosen = select(candidates, targets, strength, classify=classify)
-    order, back = orders[chosen.position], candidates[chosen.position].back
-    terms, coefficients, constant = basis.polynomial(order, back @ chosen.coefficients, chosen.constant)
-    return TermFit(terms, coefficients, constant, order, chosen.strength, chosen.error)
+    squares = strength if strength is None or not classify else 4 * strength  # the log loss bends a quarter as much
+    best = min((basis.fit(order, squares, per_degree) for order in orders), key=lambda fit: fit.ridge.error)
+    back = best.coordinates.back
+    if classify:
+        found = basis.logistic(best, targets, strength)
+        coefficients, constant = basis.polynomial(back @ found.point[1:], found.point[0])
+        strength, error = found.strength, found.error
+    else:
+        coefficients, constant = basis.polynomial(back @ best.ridge.coefficients, mean)
+        strength, error = best.ridge.strength, best.ridge.error
+    return TermFit(basis.terms.up_to(best.order), coefficients, constant, best.order, strength, error)
 
 
 def _make_basis(
     columns: np.ndarray, centred: np.ndarray, share: np.ndarray, allowed: np.ndarray, order: int, unit: float
 ) -> _Basis:
     """All terms up to an order, or as many as a fit may have: those that explain most of what lower orders leave."""
-    limit = most_terms(len(columns))
+    limit = min(most_terms(len(columns)), len(columns))
     used = np.flatnonzero(columns.any(axis=0))
     terms = Terms((used[:, None],)) if len(used) else Terms(())
     for degree in range(2, order + 1) if len(used) else ():
@@ -151,16 +220,10 @@ def _make_basis(
             term, column = np.nonzero(new)
             products = np.column_stack([last[term], column])
         else:
-            basis = _Basis.of(terms, columns, share, unit)
-            lower = ridge(basis.coordinates(degree - 1, WORTH_PER_DEGREE), centred)
-            room = room // (order - degree + 1)
-            products = screen(columns, last, new, centred - lower.fitted, share, room)
+            basis = _Basis.of(terms, columns, centred, share, unit)
+            residuals = basis.residuals(basis.fit(degree - 1, None, WORTH_PER_DEGREE))
+            products = screen(columns, last, new, residuals, share, room // (order - degree + 1))
         if not len(products):
             break
         terms = Terms((*terms.of_degree, products))
-    return _Basis.of(terms, columns, share, unit)
-
-
-def _worth(strength: float | None) -> float:
-    """A penalty that the user gives is the same for all terms."""
-    return WORTH_PER_DEGREE if strength is None else 1.0
+    return _Basis.of(terms, columns, centred, share, unit)

@@ -16,7 +16,7 @@ from pinets.estimators.kernel import RowFit
 from pinets.layers import CCP
 from pinets.polynomial import Polynomial, Step
 
-__all__ = ["empty_network", "network_of_rows", "network_of_terms"]
+__all__ = ["empty_network", "network_of", "network_of_rows", "network_of_terms"]
 
 
 def empty_network(columns: int, outputs: int, rank: int, order: int, dtype: torch.dtype) -> Polynomial:
@@ -27,6 +27,11 @@ def empty_network(columns: int, outputs: int, rank: int, order: int, dtype: torc
 
     head = nn.utils.skip_init(nn.Linear, rank, outputs, dtype=dtype)
     return Polynomial(view(), [Step(view()) for _ in range(order - 1)], head).eval()
+
+
+def network_of(fit: TermFit | RowFit, columns: int, dtype: torch.dtype) -> Polynomial:
+    """The polynomial of a fit."""
+    return network_of_terms(fit, columns, dtype) if isinstance(fit, TermFit) else network_of_rows(fit, dtype)
 
 
 def network_of_terms(fit: TermFit, columns: int, dtype: torch.dtype) -> Polynomial:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinets.estimators.solve import Coordinates, select
+from pinets.estimators.solve import Coordinates, choose_logistic, logistic, ridge
 
 __all__ = ["RowFit", "fit_rows"]
 
@@ -51,15 +51,23 @@ def fit_rows(
         return products * (1 + gamma * products) ** (order - 1)
 
     candidates = [Coordinates.of_kernel(_centre(kernel(order), share), share, unit) for order in orders]
-    chosen = select(candidates, targets, strength, classify=classify)
-    order = orders[chosen.position]
-    weights = candidates[chosen.position].back @ chosen.coefficients
+    mean = share @ targets
+    squares = strength if strength is None or not classify else 4 * strength  # the log loss bends a quarter as much
+    fits = [ridge(each, targets - mean, squares) for each in candidates]
+    position = min(range(len(fits)), key=lambda position: fits[position].error)
+    order, best, fit = orders[position], candidates[position], fits[position]
+    chosen, error = fit.strength, fit.error
+    constant, coefficients = mean, fit.coefficients
+    if classify:
+        found = choose_logistic(best, targets, strength)
+        chosen, error = found.strength, found.error
+        point = logistic(best.values, best.spectrum, targets, share, chosen, found.point)
+        constant, coefficients = point[0], point[1:]
+    weights = best.back @ coefficients
     weights = weights - share[:, None] * weights.sum(axis=0)  # the features of the kernel were centred
-    constant = chosen.constant - share @ (kernel(order) @ weights)
+    constant = constant - share @ (kernel(order) @ weights)
     start = columns / columns.shape[1]
-    return RowFit(
-        (start, *(gamma * start for _ in range(order - 1))), weights, constant, order, chosen.strength, chosen.error
-    )
+    return RowFit((start, *(gamma * start for _ in range(order - 1))), weights, constant, order, chosen, error)
 
 
 def _centre(kernel: np.ndarray, share: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from pinets.algebra import shapley
 from pinets.algebra._shapley import integrated_gradients
 from pinets.algebra.monomials import Table
-from pinets.estimators._formula import Formula, Term, Variables, formula_centers, read_formula
+from pinets.estimators._formula import Formula, Term, Variables, all_monomials, formula_centers, read_formula
 from pinets.estimators._simplify import candidate_terms, choose_size, score_path, selection_path, simplified
 from pinets.estimators.factored import network_of_terms
+from pinets.estimators.monotone import Box, Monotonic, prove
 from pinets.estimators.scaling import Scaling
 from pinets.estimators.terms import allowed_products
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Explanation", "Interval", "Reading"]
 
+_NO_RANGE = 1e12  # deviations
 SAMPLE, SAMPLE_CELLS = 1000, 200_000  # rows, and numbers, kept to rank terms by
 
 
@@ -73,7 +75,7 @@ class Reading:
 
     def raw_names(self) -> list[str]:
         """The names of the features: those of the data frame, else ``x0``, ``x1`` and so on."""
-        check_is_fitted(self, "module_")
+        check_is_fitted(self, "columns_")
         given = getattr(self, "feature_names_in_", None)
         return [f"x{number}" for number in range(self.columns_.width)] if given is None else list(map(str, given))
 
@@ -253,6 +255,37 @@ class Reading:
         sources = self.columns_.sources
         values = np.stack([found[..., sources == number].sum(axis=-1) for number in np.unique(sources)], axis=-1)
         return values[:, 0] if len(scale) == 1 else values
+
+    def monotonic(self, feature: str | int, sign: int = 1, *, output: Any = None, seconds: float = 10.0) -> Monotonic:
+        """Decide whether predictions rise with a feature, all over the range of the data: a proof or a counterexample.
+
+        Features beyond that range count as its end, so what holds in it holds for every input.
+
+        Args:
+            feature: A column of numbers, by its name or number.
+            sign: 1 to ask whether predictions rise, -1 whether they fall.
+            output: As in ``formula``.
+            seconds: Computing time, at most.
+        """
+        position, _ = self._output(output)
+        number = self.raw_names().index(feature) if isinstance(feature, str) else int(feature)
+        if number in self.columns_.levels:
+            raise ValueError(f"feature must be a column of numbers, got {feature!r}, which holds categories")
+        column = int(np.flatnonzero(self.columns_.sources == number)[0])
+        scaling = self.feature_scaling_.to("cpu", torch.float64)
+        box = self._box(scaling)
+        products, coefficients = all_monomials(self._double(), box.low.size, position)
+        found = prove(products, coefficients, column, sign, box, seconds)
+        scale, mean = scaling.scale.numpy(), scaling.mean.numpy()
+        slope = found.slope * float(self._units()[0][position]) / float(scale[column])
+        return replace(found, slope=slope, point=None if found.point is None else mean + scale * found.point)
+
+    def _box(self, scaling: Scaling) -> Box:
+        variables = self.variables()
+        low, high = (end.double().numpy() for end in (scaling.low, scaling.high))
+        if not (high - low < _NO_RANGE).all():
+            raise ValueError("the range of the data is not known: fit with clip='auto' or a number, by fit")
+        return Box(low, high, variables.indicators, variables.groups)
 
     def _output(self, output: Any) -> tuple[int, str]:
         """The position of an output, and its name."""

@@ -37,6 +37,8 @@ class PolynomialNetRegressor(MultiOutputMixin, RegressorMixin, PolynomialNet):  
         weight_decay_: The penalty chosen.
         solver_: How it was fitted.
         error_: The leave-one-out mean squared error of the standardised targets (not with ``solver="adam"``).
+        monotonic_penalty_: With ``monotonic_cst``, for each of its features the further penalty on products with others
+            that the proof took; 1e6 leaves none.
         n_iter_: The epochs done.
         loss_curve_: The training loss of every epoch, for standardised targets, with ``solver="adam"``.
         validation_loss_curve_: The loss on held out samples after every epoch; empty without early stopping.

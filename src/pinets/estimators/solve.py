@@ -1,4 +1,4 @@
-r"""Ridge and logistic regression on a basis, with the strength of the penalty chosen by cross-validation.
+r"""Ridge and logistic regression on a basis, with the strength of the penalty chosen by leave-one-out errors.
 
 Both work in principal coordinates: with :math:`\Phi` the centred basis (rows weighted by their share),
 :math:`\Phi^T \Phi = V \Lambda V^T` and :math:`W = \Phi V`, a penalised fit for any strength costs one matrix-vector
@@ -7,19 +7,31 @@ product. Where there are more terms than rows, the same comes from :math:`\Phi \
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special
+from scipy import linalg, optimize, special
 
-__all__ = ["Coordinates", "Ridge", "Selected", "constant_for", "logistic", "ridge", "select"]
+__all__ = [
+    "Coordinates",
+    "Logistic",
+    "Ridge",
+    "choose_logistic",
+    "constant_for",
+    "logistic",
+    "ridge",
+    "rows_to_choose_by",
+]
 
 STRENGTHS = 10.0 ** np.arange(-9, 2.1, 0.5)  # of the penalty, for terms of variance one and a mean loss
 LOGISTIC_STRENGTHS = 10.0 ** np.arange(0.0, -5.1, -1.0)  # from strong to weak, each starting from the one before
+ROWS_TO_CHOOSE_BY = 4000  # leave-one-out errors are taken of so many rows, at most
 _STEPS = 500
-_LARGE = 3_000_000  # numbers of a basis
-_FOLDS, _ONE_FOLD_FROM = 4, 5000  # rows
-_ROWS_TO_CHOOSE = 8000  # the penalty of a logistic regression from
+
+
+def rows_to_choose_by(count: int) -> np.ndarray:
+    """Some of the rows, always the same."""
+    return np.sort(np.random.RandomState(0).permutation(count)[:ROWS_TO_CHOOSE_BY])
 
 
 @dataclass(frozen=True)
@@ -27,10 +39,10 @@ class Coordinates:
     """A centred basis in principal coordinates.
 
     Attributes:
-        values: W, of shape (rows, directions); rows are not weighted.
+        values: W for the rows whose errors are looked at, of shape (rows, directions); rows are not weighted.
         spectrum: The variance along every direction, all positive.
         back: Maps coefficients of the directions to those of the basis, of shape (terms, directions).
-        share: The weights of the rows, which sum to one.
+        share: The weights of these rows; those of all rows sum to one.
         unit: The weight of one sample: a row that was given several times has several.
     """
 
@@ -44,7 +56,7 @@ class Coordinates:
     def of_basis(
         cls, basis: np.ndarray, covariance: np.ndarray, worth: np.ndarray, share: np.ndarray, unit: float
     ) -> Coordinates:
-        """From a basis with at most as many terms as rows, its covariance, and a factor for each term."""
+        """From some rows of a basis, the covariance of its terms over all rows, and a factor for each term."""
         spectrum, vectors = _positive(covariance * worth * worth[:, None], len(basis))
         back = worth[:, None] * vectors
         return cls(basis @ back, spectrum, back, share, unit)
@@ -57,11 +69,6 @@ class Coordinates:
         length = np.sqrt(spectrum)
         return cls(vectors * length / root[:, None], spectrum, root[:, None] * vectors / length, share, unit)
 
-    def of_rows(self, rows: np.ndarray) -> Coordinates:
-        """The same directions on some of the rows."""
-        total = self.share[rows].sum()
-        return Coordinates(self.values[rows], self.spectrum, self.back, self.share[rows] / total, self.unit / total)
-
 
 def _positive(symmetric: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """The eigenvalues that are above rounding, and their vectors."""
@@ -72,33 +79,41 @@ def _positive(symmetric: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Ridge:
-    """A ridge regression: coefficients of the directions, the strength chosen, and what is left unexplained."""
+    """A ridge regression: coefficients of the directions, the strength chosen, and the error of rows left out."""
 
     coefficients: np.ndarray
     strength: float
     error: float  # mean squared error when every row is predicted from the others
-    fitted: np.ndarray
 
 
-def ridge(coordinates: Coordinates, targets: np.ndarray, strength: float | None = None) -> Ridge:
+def ridge(
+    coordinates: Coordinates, targets: np.ndarray, strength: float | None = None, moments: np.ndarray | None = None
+) -> Ridge:
     r"""Ridge regression of centred targets, with the strength of the least leave-one-out error unless it is given.
 
     The error of leaving a sample out is its residual divided by :math:`1 - h_i`, with :math:`h_i` its leverage: exact,
     and no fit is repeated. Of a row that was given several times, one is left out.
+
+    Args:
+        coordinates: The basis.
+        targets: Those of the coordinates' rows.
+        strength: The penalty.
+        moments: The mean products of directions and targets, of shape (directions, outputs), where there are more rows
+            than those of the coordinates.
     """
-    W, spectrum, share = coordinates.values, coordinates.spectrum, coordinates.share
-    moments = W.T @ (share[:, None] * targets)
+    W, share = coordinates.values, coordinates.share
+    if moments is None:
+        moments = W.T @ (share[:, None] * targets)
     strengths = STRENGTHS if strength is None else np.array([strength])
-    shrinkage = 1 / (spectrum[:, None] + strengths)
+    shrinkage = 1 / (coordinates.spectrum[:, None] + strengths)
     leverage = np.minimum(share, coordinates.unit)[:, None] * (1 + (W**2) @ shrinkage)
     kept = np.clip(1 - leverage, 1e-10, None)
     errors = np.zeros(len(strengths))
     for moment, target in zip(moments.T, targets.T, strict=True):
         residual = target[:, None] - W @ (moment[:, None] * shrinkage)
-        errors += share @ (residual / kept) ** 2
+        errors += share @ (residual / kept) ** 2 / share.sum()
     best = int(np.argmin(errors))
-    coefficients = moments * shrinkage[:, best : best + 1]
-    return Ridge(coefficients, float(strengths[best]), float(errors[best]), W @ coefficients)
+    return Ridge(moments * shrinkage[:, best : best + 1], float(strengths[best]), float(errors[best]))
 
 
 def constant_for(mean: np.ndarray, classify: bool) -> np.ndarray:
@@ -109,101 +124,83 @@ def constant_for(mean: np.ndarray, classify: bool) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Selected:
-    """The best of several coordinates: its position, and the fit in its directions."""
+class Logistic:
+    """A logistic regression: intercepts above the coefficients of the directions, the strength, and the log loss."""
 
-    position: int
-    coefficients: np.ndarray
-    constant: np.ndarray
+    point: np.ndarray
     strength: float
-    error: float
+    error: float  # mean log loss when every row is predicted from the others, but for one Newton step
 
 
-def select(candidates: list[Coordinates], targets: np.ndarray, strength: float | None, *, classify: bool) -> Selected:
-    """The coordinates, and the penalty unless it is given, that predict best what they were not fitted to."""
-    share = candidates[0].share
-    if classify:
-        position, error, chosen = _choose_logistic(candidates, targets, strength)
-        best_of_all, large = candidates[position], candidates[position].values.size > _LARGE
-        if large:  # memory is what a step waits for, and single precision is far below the error of the fit
-            single = best_of_all.values.astype(np.float32)
-            best_of_all = replace(best_of_all, values=single)
-        point = logistic(best_of_all, targets, chosen, tolerance=3e-5 if large else 1e-6)
-        return Selected(position, point[1:], point[0], chosen, error)
-    mean = share @ targets
-    fits = [ridge(coordinates, targets - mean, strength) for coordinates in candidates]
-    position = min(range(len(fits)), key=lambda position: fits[position].error)
-    best = fits[position]
-    return Selected(position, best.coefficients, mean, best.strength, best.error)
+def choose_logistic(coordinates: Coordinates, targets: np.ndarray, strength: float | None = None) -> Logistic:
+    """Logistic regression with the strength of the least leave-one-out log loss unless it is given.
 
-
-def _choose_logistic(
-    candidates: list[Coordinates], targets: np.ndarray, strength: float | None
-) -> tuple[int, float, float]:
-    """The candidate and the strength with the least log loss of held out rows, and that loss.
-
-    From at most ``_ROWS_TO_CHOOSE`` rows: the best strength falls with the number of rows, so it is scaled in the end.
+    Strengths fall from strong to weak, and the search ends when the loss has risen.
     """
-    if len(candidates) == 1 and strength is not None:
-        return 0, float("nan"), strength
-    everything = len(targets)
-    if everything > _ROWS_TO_CHOOSE:
-        some = np.random.RandomState(0).permutation(everything)[:_ROWS_TO_CHOOSE]
-        candidates, targets = [each.of_rows(some) for each in candidates], targets[some]
-    folds = _folds(targets, candidates[0].share / candidates[0].unit)
-    compared = [_cross_validate(coordinates, targets, folds, strength) for coordinates in candidates]
-    best = min(range(len(candidates)), key=lambda position: compared[position][0])
-    error, chosen = compared[best]
-    return best, error, chosen if strength is not None else chosen * len(targets) / everything
+    found: list[Logistic] = []
+    share = coordinates.share / coordinates.share.sum()
+    start = None
+    for candidate in LOGISTIC_STRENGTHS if strength is None else [strength]:
+        start = logistic(coordinates.values, coordinates.spectrum, targets, share, candidate, start, 1e-4)
+        odds = _left_out(coordinates, start, targets, candidate)
+        found.append(Logistic(start, float(candidate), float(share @ cross_entropy(odds, targets)[0])))
+        if len(found) > 1 and found[-1].error > found[-2].error:
+            break
+    return min(found, key=lambda fit: fit.error)
 
 
-def _folds(targets: np.ndarray, samples: np.ndarray) -> list[np.ndarray]:
-    """How much of every row to hold out, a fair part of every class: a fifth once where there are many, else in turn.
+def _left_out(coordinates: Coordinates, point: np.ndarray, targets: np.ndarray, strength: float) -> np.ndarray:
+    r"""The outputs for every row if one sample of it had been left out, to the first step of Newton's method.
 
-    Rows that stand for several samples are divided among the folds, as their samples would be.
+    With :math:`h_i = w_i^T H^{-1} w_i` for the second derivative :math:`H` of the loss, leaving out a sample of weight
+    :math:`s`, whose loss has the derivatives :math:`g` and :math:`g'`, adds :math:`s g h_i / (1 - s g' h_i)`.
+    Outputs of several classes are taken one at a time.
     """
-    labels = targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1)
-    shuffled = np.random.RandomState(0).permutation(len(labels))
-    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
-    parts = 5 if len(labels) >= _ONE_FOLD_FROM else _FOLDS
-    place = np.empty(len(labels), dtype=int)
-    place[by_class] = np.arange(len(labels)) % parts
-    several = samples >= parts
-    folds = [np.where(several, 1 / parts, place == part) for part in range(parts)]
-    folds = [fold for fold in folds if fold.any() and (fold < 1).any()]
-    return folds[:1] if len(labels) >= _ONE_FOLD_FROM else folds
+    W = np.column_stack([np.ones(len(targets)), coordinates.values])
+    share = coordinates.share / coordinates.share.sum()
+    sample = np.minimum(share, coordinates.unit / coordinates.share.sum())
+    penalty = np.full(W.shape[1], strength)
+    penalty[0] = 1e-12
+    odds = W @ point
+    error = cross_entropy(odds, targets)[1]
+    left = np.empty_like(odds)
+    for output in range(odds.shape[1]):
+        likely = error[:, output] + targets[:, output]
+        curvature = likely * (1 - likely)
+        rooted = W * np.sqrt(share * curvature)[:, None]
+        root = np.linalg.cholesky(rooted.T @ rooted + np.diag(penalty + 1e-12))
+        influence = (linalg.solve_triangular(root, W.T, lower=True) ** 2).sum(axis=0)
+        kept = np.clip(1 - sample * curvature * influence, 1e-3, None)
+        left[:, output] = odds[:, output] + sample * error[:, output] * influence / kept
+    return left
 
 
 def logistic(
-    coordinates: Coordinates,
+    W: np.ndarray,
+    spectrum: np.ndarray,
     targets: np.ndarray,
+    share: np.ndarray,
     strength: float,
-    share: np.ndarray | None = None,
     start: np.ndarray | None = None,
     tolerance: float = 1e-6,
 ) -> np.ndarray:
     r"""Logistic regression :math:`\sum_i s_i \ell_i + \frac{\lambda}{2} |c|^2` by L-BFGS; the intercept is free.
 
     Args:
-        coordinates: The basis.
+        W: The rows in principal coordinates.
+        spectrum: The variance along every direction.
         targets: One column of zeros and ones for two classes, else one for each class.
+        share: The weights of the rows, which sum to one.
         strength: The penalty.
-        share: The weights of the rows, if not those of the coordinates; rows of weight zero are left out.
         start: Where to start from, in the shape of what is returned.
         tolerance: The search ends where no part of the gradient is larger, for directions scaled alike.
 
     Returns:
         The intercepts and below them the coefficients, of shape (1 + directions, outputs).
     """
-    W = coordinates.values
-    if share is None:
-        share = coordinates.share
-    else:
-        rows = share > 0
-        W, targets, share = W[rows], targets[rows], share[rows] / share.sum()
     outputs = targets.shape[1]
     # a unit step changes the loss alike along every direction: its curvature is at most a quarter of the variance
-    scale = np.concatenate([[2.0], 1 / np.sqrt(coordinates.spectrum / 4 + strength)])[:, None]
+    scale = np.concatenate([[2.0], 1 / np.sqrt(spectrum / 4 + strength)])[:, None]
     penalty = strength * scale[1:] ** 2
 
     def loss_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
@@ -211,7 +208,9 @@ def logistic(
         odds = W @ (scale[1:] * point[1:]).astype(W.dtype) + scale[0] * point[0]
         loss, error = cross_entropy(odds, targets)
         error *= share[:, None]
-        gradient = np.vstack([error.sum(axis=0), W.T @ error.astype(W.dtype)]) * scale
+        gradient = np.empty_like(point)
+        gradient[0], gradient[1:] = error.sum(axis=0), W.T @ error.astype(W.dtype)
+        gradient *= scale
         gradient[1:] += penalty * point[1:]
         return float(share @ loss + (penalty * point[1:] ** 2).sum() / 2), gradient.ravel()
 
@@ -234,28 +233,3 @@ def cross_entropy(odds: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np
     likely = np.exp(shifted)
     total = likely.sum(axis=1, keepdims=True)
     return np.log(total[:, 0]) - (shifted * targets).sum(axis=1), likely / total - targets
-
-
-def _cross_validate(
-    coordinates: Coordinates, targets: np.ndarray, folds: list[np.ndarray], strength: float | None = None
-) -> tuple[float, float]:
-    """The mean loss on folds, each predicted from the other rows, and the strength for which it is least.
-
-    Strengths fall from strong to weak, and the search ends when the loss has risen twice.
-    """
-    share = coordinates.share
-    found: list[tuple[float, float]] = []
-    starts: list[np.ndarray | None] = [None] * len(folds)
-    for candidate in LOGISTIC_STRENGTHS if strength is None else [strength]:
-        losses, weights = 0.0, 0.0
-        for position, held_out in enumerate(folds):
-            kept = share * (1 - held_out)
-            point = starts[position] = logistic(coordinates, targets, candidate, kept, starts[position], 1e-4)
-            rows = held_out > 0
-            odds = coordinates.values[rows] @ point[1:] + point[0]
-            losses += float((share * held_out)[rows] @ cross_entropy(odds, targets[rows])[0])
-            weights += float(share @ held_out)
-        found.append((losses / weights, float(candidate)))
-        if len(found) > 2 and found[-1][0] > found[-2][0] > found[-3][0]:
-            break
-    return min(found)
