@@ -155,7 +155,7 @@ def test_gates_get_their_own_weight_decay(cifar):
     task = recipe.build(data, accelerator)
     recipe.prepare_training(task, data, accelerator)
     groups = task.optimizers["model"].param_groups
-    assert [group["weight_decay"] for group in groups] == [0.05, 0.25]
+    assert [group["weight_decay"] for group in groups] == [5e-4, 0.25]
     gates = {id(p) for block in task.network.blocks for p in block.step.gate.parameters()}
     assert {id(p) for p in groups[1]["params"]} == gates
     assert sum(len(group["params"]) for group in groups) == len(list(task.network.parameters()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pinets.engine.model import with_model
-from pinets.engine.optimization import AdamW, OneCycle
+from pinets.engine.optimization import SGD, OneCycle
 from pinets.engine.recipe import Scale, recipe
 from pinets.tasks.classification.recipe import ClassificationRecipe, Images, Model, RangePenalty
 
@@ -26,7 +26,7 @@ def cifar10_strict(scale: Scale = "full") -> ClassificationRecipe:
         name="cifar10_strict",
         model=Model("strict_convnet", {"widths": (64, 128, 256, 256)}),  # not in paper
         data=Images("cifar10", classes=10),  # not in paper
-        optimizer=AdamW(lr=3e-3, weight_decay=0.05),  # not in paper: 7 points ahead of SGD after five short epochs
+        optimizer=SGD(lr=0.2, momentum=0.9, weight_decay=5e-4),  # not in paper
         schedule=OneCycle(rise=0.25, start=0.1, end=0.0),  # not in paper
         epochs=60,  # not in paper
         batch=128,  # not in paper
