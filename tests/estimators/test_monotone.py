@@ -67,7 +67,7 @@ def changes(fitted, table, feature, count=2000):
 
 @pytest.mark.parametrize(
     ("estimator", "dtype"),
-    [(PolynomialNetRegressor, np.float64), (PolynomialNetRegressor, np.float32), (PolynomialNetClassifier, np.float64)],
+    [(PolynomialNetRegressor, np.float32), (PolynomialNetClassifier, np.float64)],
 )
 def test_a_fit_with_signs_holds_them_everywhere(houses, estimator, dtype):
     table, price = houses

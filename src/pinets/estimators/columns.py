@@ -150,9 +150,9 @@ class Columns:
         for number in range(self.width):
             if number in self.levels:
                 codes, categories = _categories(_column(X, number))
-                known = {level: code for code, level in enumerate(self.levels[number])}
-                found = np.array([known.get(level, -1) for level in categories])[codes]
-                encoded += [found == code for code in range(len(known))]
+                learnt = {level: code for code, level in enumerate(self.levels[number])}
+                found = np.array([learnt.get(level, -1) for level in categories])[codes]
+                encoded += [found == code for code in range(len(learnt))]
                 continue
             values = _numbers(X, number)
             missing = np.isnan(values)
