@@ -1,8 +1,8 @@
 """How tight are sound bounds of convolutional networks, rounding included?
 
-Two blocks of 3x3 convolutions on an 8x8 image, with random weights. The widest of ten outputs' bounds over a ball
-(``width``; ``exact`` without the rounding of single precision) is compared with the widest range that gradient ascent
-finds in it (``reached``). A sound bound is at least as wide as what is reached.
+Two blocks of 3x3 convolutions on an 8x8 image, or on a colour image of 32x32, with random weights. The widest of ten
+outputs' bounds over a ball (``width``; ``exact`` without the rounding of single precision) is compared with the widest
+range that gradient ascent finds in it (``reached``). A sound bound is at least as wide as what is reached.
 
 Example:
   python -m benchmarks convolutions --threads 1
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from benchmarks.rows import Goal, Row, add_only, choose
 from pinets.algebra import ball, bounds, trace
 from pinets.layers import CCP, NCP
+from pinets.models import create_model
 
 __all__ = ["add_arguments", "rows"]
 
@@ -37,10 +38,12 @@ def _stack(kind: type[CCP] | type[NCP], channels: int, order: int) -> nn.Sequent
     )
 
 
+SMALL, COLOUR = (1, 1, 8, 8), (1, 3, 32, 32)
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "CCP of order 3, 8 channels": partial(_stack, CCP, 8, 3),
     "NCP of order 2, 16 channels": partial(_stack, NCP, 16, 2),
     "NCP of order 3, 8 channels": partial(_stack, NCP, 8, 3),
+    "strict_convnet of widths 4 and 8": partial(create_model, "strict_convnet", widths=(4, 8)),
 }
 
 
@@ -54,7 +57,7 @@ def rows(args: argparse.Namespace) -> Iterator[Row]:
     for name in choose(list(NETWORKS), args.only):
         torch.manual_seed(0)
         network = NETWORKS[name]().eval()
-        image = torch.rand(1, 1, 8, 8)
+        image = torch.rand(COLOUR if "strict" in name else SMALL)
         traced = trace(network, image)
         for eps in RADII:
             lower, upper = ball(image, eps)

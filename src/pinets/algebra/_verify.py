@@ -26,8 +26,6 @@ from pinets.algebra.verdicts import Status, Verdict, open_journal
 
 __all__ = ["Verdict", "verify"]
 
-_LARGEST_MATRIX = 4096  # symbols; beyond, a proof by Shor's relaxation would take gigabytes and minutes
-
 
 def verify(
     model: nn.Module | Traced,
@@ -164,7 +162,7 @@ class _Search:
         margins = dict(zip(part.classes, self.problem.hull(zonotope).lower[0].tolist(), strict=True))
         worst, influence = None, part.influence
         for row, other in enumerate(part.classes):
-            if margins[other] > 0 or self.problem.symbols > _LARGEST_MATRIX:
+            if margins[other] > 0:
                 continue
             quadratic = Quadratic.below(zonotope, row)
             found = least_value(quadratic)

@@ -25,7 +25,7 @@ from pinets.algebra.traced import Traced
 __all__ = ["Problem", "TooLargeError", "boxes_of", "check_labels", "own_type"]
 
 _INTERPOLATIONS = {"upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"}
-_LARGEST = 2**26  # elements of the generators of one value: half a gigabyte
+_LARGEST = 2**23  # elements of the generators of one value; beyond, linear bounds are much faster
 _AT_ONCE = 2**23  # the same, of all boxes that run together
 _MOST_SYMBOLS, _MOST_DUALS = 128, 64  # inputs and outputs of all boxes, for which duals are solved unasked
 _LARGEST_SLOPES = 2**22  # elements of what errors of one operation do to the outputs
