@@ -107,7 +107,7 @@ def mnist_conv2(scale: Scale = "full") -> ClassificationRecipe:
     """Two products of convolutions on MNIST, a polynomial of degree 4, to be evaluated encrypted; 99.0 % is wanted.
 
     Paper: not in it.
-    Ours: docs/encrypted.md.
+    Ours: not trained yet.
     Command: pinets train mnist_conv2 --scale small
     """
     full = ClassificationRecipe(
@@ -132,7 +132,7 @@ def fashion_conv2(scale: Scale = "full") -> ClassificationRecipe:
     """Two products of convolutions on Fashion-MNIST, to be evaluated encrypted; 91 % is wanted.
 
     Paper: not in it.
-    Ours: docs/encrypted.md.
+    Ours: 89.67 % at small scale, seed 0, a shared CPU core, 17 November 2026.
     Command: pinets train fashion_conv2 --scale small
     """
     return replace(mnist_conv2(scale), name="fashion_conv2", data=replace(_FASHION, turn=4.0, grow=0.05))
