@@ -56,7 +56,7 @@ def strongest_pairs(network: nn.Module, shape: tuple[int, ...], classes: int) ->
 
         def times(vector: Any, slope: Any = slope) -> Any:
             direction = torch.as_tensor(vector, dtype=origin.dtype).reshape(origin.shape)
-            _, product = torch.func.jvp(slope, (origin,), (direction,))
+            product = torch.func.jvp(slope, (origin,), (direction,))[1]
             return product.detach().flatten().double().numpy() / 2
 
         operator = linalg.LinearOperator((size, size), matvec=times, dtype="float64")

@@ -77,7 +77,7 @@ def _degrees(run: TrainedRun) -> Section:
         title,
         paragraph(_sentence(sizes)),
         figure_svg(figure, caption, alt="Contribution of each degree to the pixels"),
-        picture(grid, told),
+        f"<div class=stages>{picture(grid, told)}</div>",
     )
 
 
