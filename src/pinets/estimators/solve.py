@@ -154,7 +154,7 @@ def _left_out(coordinates: Coordinates, point: np.ndarray, targets: np.ndarray, 
 
     With :math:`h_i = w_i^T H^{-1} w_i` for the second derivative :math:`H` of the loss, leaving out a sample of weight
     :math:`s`, whose loss has the derivatives :math:`g` and :math:`g'`, adds :math:`s g h_i / (1 - s g' h_i)`.
-    Outputs of several classes are taken one at a time.
+    Outputs of several classes are taken one at a time, which makes the loss somewhat too large.
     """
     W = np.column_stack([np.ones(len(targets)), coordinates.values])
     share = coordinates.share / coordinates.share.sum()
