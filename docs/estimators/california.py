@@ -22,7 +22,7 @@ X_train, X_test, y_train, y_test = train_test_split(houses, value, random_state=
 net = PolynomialNetRegressor().fit(X_train, y_train)
 print(f"order {net.order_}, {len(net.formula())} terms, R² {net.score(X_test, y_test):.3f}")
 
-simple = net.simplify(X_train, y_train, tolerance=0.08, max_terms=15)
+simple = net.simplify(X_train, y_train, tolerance=0.1, max_terms=15)
 formula = simple.formula(X_train, target="value")
 print(f"{len(formula)} terms, R² {simple.score(X_test, y_test):.3f}\n\n{formula}\n")
 print(simple.intervals(X_test, y_test))
