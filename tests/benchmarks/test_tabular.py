@@ -20,6 +20,7 @@ def test_one_small_table(tmp_path, capsys):
         methods=["pinets", "Ridge-poly"],
         rows=50,
         folds=2,
+        seed=1,
         out=tmp_path / "out.jsonl",
     )
     found = tabular.measure(args)

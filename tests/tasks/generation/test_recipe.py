@@ -372,7 +372,7 @@ def test_the_report_of_a_run_shows_its_degrees_beside_real_images(run, tmp_path,
     page = chromium(tmp_path / "report.html")
     titles = page.locator("h2").all_text_contents()
     assert {"Samples during training", "Real images", "What each degree adds"} <= set(titles)
-    assert page.locator(".stages img").count() == 2  # two evaluations
+    assert page.locator(".stages img").count() == 3  # two evaluations, and the degrees
     assert page.get_by_text("is a polynomial of degree 6 in its noise").count() == 1
 
 

@@ -207,7 +207,7 @@ class TapeDomain(Domain):
                 count = size.numel() + sum(operand.hull.lower.numel() for operand in record.operands)
                 loss = 4 * _OURS.slack(count + len(self._records), size)
                 spread = spread + _dot(steepness, loss if record.error is None else loss + record.error)
-            if not record.operands:
+            if all(operand.number is None for operand in record.operands):  # the input, and what constants give
                 spread = spread + _dot(steepness, record.hull.radius)
                 low, high = (total + _dot(slopes, record.hull.middle) for total in (low, high))
                 continue
