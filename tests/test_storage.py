@@ -108,3 +108,10 @@ def test_json_nested_without_end_is_refused_by_name(tmp_path):
     path.write_text("[" * 100_000)
     with pytest.raises(ValueError, match=r"deep\.json is not valid JSON"):
         _storage.read_json(path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_a_file_can_be_read_by_whom_other_files_can(tmp_path):
+    (tmp_path / "other").touch()
+    _storage.write_tensors(tmp_path / "tensors.safetensors", {"x": torch.zeros(2)})
+    assert (tmp_path / "tensors.safetensors").stat().st_mode == (tmp_path / "other").stat().st_mode

@@ -51,7 +51,10 @@ def write_tensors(path: PathLike, tensors: Mapping[str, Tensor], metadata: Mappi
         apart[name] = content.clone() if memory in written else content  # safetensors refuses to write memory twice
         written.add(memory)
     with replacing(path) as temporary:
+        temporary.touch()
+        mode = temporary.stat().st_mode  # as the user's other files: safetensors lets the owner alone read its own
         save_file(apart, temporary, metadata=dict(metadata or {}))
+        temporary.chmod(mode)
 
 
 def read_tensors(path: PathLike) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -107,7 +107,7 @@ def mnist_conv2(scale: Scale = "full") -> ClassificationRecipe:
     """Two products of convolutions on MNIST, a polynomial of degree 4, to be evaluated encrypted; 99.0 % is wanted.
 
     Paper: not in it.
-    Ours: not trained yet.
+    Ours: 99.34 % at small scale, seed 0, a shared CPU core, 17 November 2026.
     Command: pinets train mnist_conv2 --scale small
     """
     full = ClassificationRecipe(
