@@ -6,9 +6,9 @@ from torch import nn
 
 from pinets.cli import main
 from pinets.models.audit import NETWORKS, audit, table
-from pinets.models.literature import BilinearLayer, PDCBlock, QuadraticLayer, RPolyBlock
+from pinets.models.literature import BilinearLayer, DPolyBlocks, PDCBlock, QuadraticLayer, RPolyBlock
 
-SMALL = tuple(network for network in NETWORKS if network.part.startswith("one "))
+SMALL = tuple(network for network in NETWORKS if network.part.startswith(("one ", "two ")))
 
 
 def test_small_parts_get_the_certificates_they_deserve():
@@ -17,6 +17,8 @@ def test_small_parts_get_the_certificates_they_deserve():
     assert found == {
         "R-PolyNets": (False, None),
         "R-PolyNets, batch norm": (True, 2),
+        "D-PolyNets": (False, None),
+        "D-PolyNets, batch norm": (True, 6),  # a product of degree 4, times an earlier one of degree 2
         "PDC": (False, None),
         "quadratic network": (True, 2),
         "bilinear MLP": (True, 2),
@@ -38,6 +40,13 @@ def test_the_blocks_are_their_formulas():
     torch.testing.assert_close(rpoly(x), x + r + rpoly.step.norm(x * r))
     product = pdc.step.gate(x) * pdc.step.body(x)
     torch.testing.assert_close(pdc(x), x + pdc.branch(x) + pdc.step.norm(product))
+    dpoly = DPolyBlocks(8).double().eval()
+    nn.init.constant_(dpoly.reuse.norm.alpha, 0.7)
+    first = x * dpoly.branches[0](x)
+    y = x + dpoly.branches[0](x) + dpoly.tails[0](first)
+    second = y * dpoly.branches[1](y)
+    second = second + 0.7 * dpoly.reuse.gate(first) * second
+    torch.testing.assert_close(dpoly(x), y + dpoly.branches[1](y) + dpoly.tails[1](second))
     z = torch.randn(3, 5).double()
     quadratic, bilinear = QuadraticLayer(5, 4).double(), BilinearLayer(5, 7).double()
     skip = quadratic.step.carry["state"]

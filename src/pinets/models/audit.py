@@ -35,9 +35,9 @@ for one input. *What the norm costs*: accuracy lost, as the papers report it, wh
 affine at inference. Networks for 224 pixels are certified at 64, where they have the same layers. Scales that start at
 0 are switched on, since they would hide the products of a fresh network.
 
-Of R-PolyNets one block is built with the norms they were published with (80 % instance norm in the branch). The norms
-of PDC are not known to us: those of R-PolyNets are assumed. D-PolyNets, which reuse earlier products, are not
-built here.
+Of R-PolyNets one block is built with the norms they were published with (80 % instance norm in the branch), of
+D-PolyNets two, since a block takes up the products of those before it. The norms of PDC are not known to us: those of
+R-PolyNets are assumed.
 """
 
 
@@ -85,6 +85,8 @@ _BILINEAR = "the published one has an RMS norm before it, which is not a polynom
 NETWORKS = (
     _part("R-PolyNets", partial(literature.RPolyBlock, 8), _MAP, "one block", _NONE),
     _part("R-PolyNets, batch norm", partial(literature.RPolyBlock, 8, nn.BatchNorm2d), _MAP, "one block", _NONE),
+    _part("D-PolyNets", partial(literature.DPolyBlocks, 8), _MAP, "two blocks", _NONE),
+    _part("D-PolyNets, batch norm", partial(literature.DPolyBlocks, 8, nn.BatchNorm2d), _MAP, "two blocks", _NONE),
     _part("PDC", partial(literature.PDCBlock, 8), _MAP, "one block, norms assumed", _NONE),
     _part("quadratic network", partial(literature.QuadraticLayer, 16, 16), (16,), "one layer", "has no norm"),
     _part("bilinear MLP", partial(literature.BilinearLayer, 16, 32), (16,), "one layer without its norm", _BILINEAR),

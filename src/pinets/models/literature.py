@@ -1,7 +1,8 @@
 r"""Blocks of published networks without activations, with the norms they were published with.
 
 With a shortcut s and a residual branch r, R-PolyNets compute :math:`s + r + \alpha\,\mathrm{BN}(W(s * r))` with partly
-instance norm in r, and PDC :math:`s + r + \alpha\,\mathrm{BN}(W(U_1 s * U_2 s))`. A quadratic layer is
+instance norm in r, and PDC :math:`s + r + \alpha\,\mathrm{BN}(W(U_1 s * U_2 s))`. D-PolyNets multiply a product p by an
+earlier one, q, once more: :math:`p + \theta\,(q * p)` with :math:`\theta` from 0. A quadratic layer is
 :math:`(A x) * (B x) + C x`, a bilinear one :math:`W((A x) * (B x))`. Each is one choice of the four slots of a step.
 """
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from pinets.models.residual import Scale
 from pinets.polynomial import Step
 
-__all__ = ["BilinearLayer", "InstanceBatchNorm", "PDCBlock", "QuadraticLayer", "RPolyBlock"]
+__all__ = ["BilinearLayer", "DPolyBlocks", "InstanceBatchNorm", "PDCBlock", "QuadraticLayer", "RPolyBlock"]
 
 
 class InstanceBatchNorm(nn.Module):
@@ -45,16 +46,38 @@ class RPolyBlock(nn.Module):
 
     def __init__(self, channels: int, norm: type[nn.Module] = InstanceBatchNorm) -> None:
         super().__init__()
-        branch = nn.Sequential(_conv(channels, 3), norm(channels), _conv(channels, 3), nn.BatchNorm2d(channels))
         self.step = Step(
             gate=nn.Identity(),
-            body=branch,
+            body=_branch(channels, norm),
             norm=_scaled(channels, 1),
             carry={"gate": nn.Identity(), "body": nn.Identity()},
         )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.step(x, x)
+
+
+class DPolyBlocks(nn.Module):
+    """Two blocks of D-PolyNets: the second takes up the product of the first.
+
+    Args:
+        channels: Of the map.
+        norm: After the first convolution of each; as published, :class:`InstanceBatchNorm`.
+    """
+
+    def __init__(self, channels: int, norm: type[nn.Module] = InstanceBatchNorm) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(_branch(channels, norm) for _ in range(2))
+        self.products = nn.ModuleList(Step(gate=nn.Identity()) for _ in range(2))
+        self.reuse = Step(gate=nn.BatchNorm2d(channels), norm=Scale(), carry={"state": nn.Identity()})
+        self.tails = nn.ModuleList(nn.Sequential(_conv(channels, 1), nn.BatchNorm2d(channels)) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        r = self.branches[0](x)
+        earlier = self.products[0](x, r)
+        x = x + r + self.tails[0](earlier)
+        r = self.branches[1](x)
+        return x + r + self.tails[1](self.reuse(earlier, self.products[1](x, r)))
 
 
 class PDCBlock(nn.Module):
@@ -66,9 +89,7 @@ class PDCBlock(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.branch = nn.Sequential(
-            _conv(channels, 3), InstanceBatchNorm(channels), _conv(channels, 3), nn.BatchNorm2d(channels)
-        )
+        self.branch = _branch(channels, InstanceBatchNorm)
         self.step = Step(gate=_conv(channels, 3), body=_conv(channels, 3), norm=_scaled(channels, 3))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -111,6 +132,10 @@ class BilinearLayer(nn.Module):
 
 def _conv(channels: int, kernel: int) -> nn.Conv2d:
     return nn.Conv2d(channels, channels, kernel, padding=kernel // 2, bias=False)
+
+
+def _branch(channels: int, norm: type[nn.Module]) -> nn.Sequential:
+    return nn.Sequential(_conv(channels, 3), norm(channels), _conv(channels, 3), nn.BatchNorm2d(channels))
 
 
 def _scaled(channels: int, kernel: int) -> nn.Sequential:
