@@ -38,17 +38,17 @@ FORMAT = 4  # of the plan's file
 
 # Measured or simulated: these differ from one planning to the next, and nothing is computed from them.
 _EXPECTATIONS = (
-    *(
-        "proven",
-        "covers",
-        "headroom_bits",
-        "largest_output",
-        "deviation",
-        "proven_deviation",
-        "check_tolerance",
-        "seconds",
-    ),
-    *("key_bytes", "weight_bytes", "ciphertext_bytes"),
+    "proven",
+    "covers",
+    "headroom_bits",
+    "largest_output",
+    "deviation",
+    "proven_deviation",
+    "check_tolerance",
+    "seconds",
+    "key_bytes",
+    "weight_bytes",
+    "ciphertext_bytes",
 )
 
 
