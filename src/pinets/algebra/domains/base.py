@@ -10,7 +10,17 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["Domain", "NotPolynomialError", "Operation", "Refusal", "Signed", "Value", "all_of", "depends_on_input"]
+__all__ = [
+    "Domain",
+    "NotPolynomialError",
+    "Operation",
+    "Refusal",
+    "Signed",
+    "Value",
+    "all_of",
+    "depends_on_input",
+    "in_one_argument",
+]
 
 
 class NotPolynomialError(ValueError):
@@ -34,6 +44,13 @@ def all_of(kind: type[Kind], values: Sequence[Value]) -> list[Kind]:
     if len(found) != len(values):
         raise TypeError(f"values of another domain cannot be mixed with values of kind {kind.__name__}")
     return found
+
+
+def in_one_argument(
+    function: Callable[..., Tensor], arguments: Sequence[Tensor], position: int
+) -> Callable[[Tensor], Tensor]:
+    """A function of one of its arguments, the others as they are."""
+    return lambda x: function(*arguments[:position], x, *arguments[position + 1 :])
 
 
 class Domain(ABC):

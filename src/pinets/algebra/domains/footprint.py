@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Signed
+from pinets.algebra.domains.base import Signed, in_one_argument
 
 __all__ = ["Footprint", "count_terms", "footprints", "magnitude_of"]
 
@@ -41,11 +41,10 @@ def footprints(function: Callable[..., Tensor], operands: Sequence[Tensor]) -> l
     """How a linear function uses each of its operands, of which only the shapes matter."""
     magnitude = magnitude_of(function)
     zeros = [torch.zeros(operand.shape, dtype=torch.float64) for operand in operands]
-
-    def alone(position: int) -> Callable[[Tensor], Tensor]:
-        return lambda x: magnitude(*zeros[:position], x, *zeros[position + 1 :])
-
-    return [_footprint(alone(position), operand.shape) for position, operand in enumerate(operands)]
+    return [
+        _footprint(in_one_argument(magnitude, zeros, position), operand.shape)
+        for position, operand in enumerate(operands)
+    ]
 
 
 def _footprint(magnitude: Callable[[Tensor], Tensor], shape: torch.Size) -> Footprint:

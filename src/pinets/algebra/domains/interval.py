@@ -35,6 +35,14 @@ class Interval(Value):
         """The largest absolute value."""
         return torch.maximum(self.lower.abs(), self.upper.abs())
 
+    @staticmethod
+    def joined(parts: Sequence[Interval]) -> Interval:
+        """Intervals one behind the other along the first axis."""
+        return Interval(torch.cat([part.lower for part in parts]), torch.cat([part.upper for part in parts]))
+
+    def __getitem__(self, rows: slice | Tensor) -> Interval:
+        return Interval(self.lower[rows], self.upper[rows])
+
     def reshape(self, shape: Sequence[int]) -> Interval:
         return Interval(self.lower.reshape(shape), self.upper.reshape(shape))
 

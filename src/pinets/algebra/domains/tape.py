@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value, all_of
+from pinets.algebra.domains.base import Domain, Value, all_of, in_one_argument
 from pinets.algebra.domains.footprint import count_terms, footprints, magnitude_of
 from pinets.algebra.domains.interval import Interval, IntervalDomain, count_products
 from pinets.algebra.domains.rounding import Rounding
@@ -246,8 +246,7 @@ class TapeDomain(Domain):
                 return value
             rows = torch.eye(shape.numel(), dtype=torch.float64).reshape(-1, *shape)
             found = [self.bound(value, some) for some in rows.split(max(1, _AT_ONCE // elements))]
-            low, high = torch.cat([part.lower for part in found]), torch.cat([part.upper for part in found])
-            self._sharp[value.number] = value.hull.meet(Interval(low, high).reshape(shape))
+            self._sharp[value.number] = value.hull.meet(Interval.joined(found).reshape(shape))
         hull = self._sharp[value.number]
         return replace(value, inner=hull if isinstance(value.inner, Interval) else replace(value.inner, hull=hull))
 
@@ -271,11 +270,8 @@ class TapeDomain(Domain):
 def _transpose(function: Callable[..., Tensor], at: Sequence[Tensor], position: int) -> Callable[[Tensor], Tensor]:
     """The transpose of a function that is linear in one of its arguments, for several slopes at a time."""
 
-    def alone(x: Tensor) -> Tensor:
-        return function(*at[:position], x, *at[position + 1 :])
-
     def transposed(slopes: Tensor) -> Tensor:
-        pull = torch.func.vjp(alone, at[position])[1]
+        pull = torch.func.vjp(in_one_argument(function, at, position), at[position])[1]
         found: Tensor = torch.vmap(lambda slope: pull(slope)[0])(slopes)
         return found
 
