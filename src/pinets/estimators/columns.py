@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -72,6 +73,7 @@ def _holds_categories(column: Any) -> bool:
     return False
 
 
+@dataclass
 class Columns:
     """How raw columns become the columns of the polynomial; learnt from the samples of ``fit``.
 
@@ -80,22 +82,18 @@ class Columns:
     own. A missing number counts as the column's mean, and where ``fit`` saw some, an indicator says so.
 
     Attributes:
+        width: How many raw columns there are.
         levels: For every column of categories, by its number, the categories that have an indicator.
         reference: For every column of categories the one that has none.
         fill: The means of the other columns, by number.
         flagged: The numbers of the columns with an indicator of missing values.
-        width: How many raw columns there are.
     """
 
-    def __init__(
-        self,
-        width: int,
-        levels: dict[int, list[Any]],
-        reference: dict[int, Any],
-        fill: dict[int, float],
-        flagged: list[int],
-    ) -> None:
-        self.width, self.levels, self.reference, self.fill, self.flagged = width, levels, reference, fill, flagged
+    width: int
+    levels: dict[int, list[Any]]
+    reference: dict[int, Any]
+    fill: dict[int, float]
+    flagged: list[int]
 
     @classmethod
     def learn(cls, X: Any, categorical: Sequence[int], share: np.ndarray | None = None) -> Columns:

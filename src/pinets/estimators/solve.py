@@ -229,7 +229,5 @@ def cross_entropy(odds: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np
     """The loss of every row, and its derivative by the outputs."""
     if odds.shape[1] == 1:
         return np.logaddexp(0, odds[:, 0]) - targets[:, 0] * odds[:, 0], special.expit(odds) - targets
-    shifted = odds - odds.max(axis=1, keepdims=True)
-    likely = np.exp(shifted)
-    total = likely.sum(axis=1, keepdims=True)
-    return np.log(total[:, 0]) - (shifted * targets).sum(axis=1), likely / total - targets
+    log_likely = special.log_softmax(odds, axis=1)
+    return -(log_likely * targets).sum(axis=1), np.exp(log_likely) - targets
