@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import timeit
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -114,9 +115,4 @@ def measure_costs(parameters: Parameters) -> Callable[[str, int], float] | None:
 
 def _seconds(call: Callable[[], object]) -> float:
     """The shortest CPU time of a few calls, which does not depend on what else the machine does."""
-    times = []
-    for _ in range(_ROUNDS):
-        start = time.process_time()
-        call()
-        times.append(time.process_time() - start)
-    return min(times)
+    return min(timeit.repeat(call, timer=time.process_time, repeat=_ROUNDS, number=1))

@@ -165,7 +165,7 @@ def _climb(circuit: Circuit, low: float, high: float, starts: Tensor, value: int
     best = x
     for step in range(steps):
         x = x.detach().requires_grad_()
-        entries = _entries(circuit, x, value)
+        entries = circuit.values(x)[value] if value else circuit(x)
         goal = sign * entries[rows, rows // 2 % entries.shape[1]]
         (slope,) = torch.autograd.grad(goal.sum(), x)
         if step == 0:
@@ -176,9 +176,3 @@ def _climb(circuit: Circuit, low: float, high: float, starts: Tensor, value: int
         stride = (high - low) * (0.3 if step < steps // 2 else 0.05)
         x = (x.detach() + stride * slope.sign()).clamp(low, high)
     return best
-
-
-def _entries(circuit: Circuit, x: Tensor, value: int) -> Tensor:
-    if value == 0:
-        return circuit(x)
-    return circuit.values(x)[value]

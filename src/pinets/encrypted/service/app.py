@@ -53,15 +53,7 @@ _HEADERS = {
 
 
 class Service:
-    """One network behind HTTP.
-
-    Args:
-        folder: The server's folder, with plan and circuit.
-        store: Where evaluation keys are kept.
-        workers: The number of worker processes.
-        limits: The limits.
-        token: What clients must send as a bearer token; None for an open service.
-    """
+    """One network behind HTTP; the arguments are those of :func:`make_app`."""
 
     def __init__(self, folder: Path, store: Path, *, workers: int, limits: Limits, token: str | None) -> None:
         self.plan, self.limits, self._token = read_plan(folder), limits, token
