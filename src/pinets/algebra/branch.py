@@ -19,12 +19,7 @@ def refine(enclose: Enclose, box: Interval, most: int) -> Interval:
     """The outputs over a box, from the bounds over at most so many parts of it.
 
     In each round, the parts that hold the least lower and the largest upper bound of some output are halved, along the
-    input that makes their own bounds tightest.
-
-    Args:
-        enclose: Gives bounds for several boxes at once.
-        box: With a batch of one.
-        most: Parts to end up with, at most.
+    input that makes their own bounds tightest. The box has a batch of one.
     """
     boxes, outputs = box, enclose(box)
     while len(boxes.lower) < most:

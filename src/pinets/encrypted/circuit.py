@@ -38,14 +38,9 @@ _LARGEST = 2**27  # entries of all matrices that replace stencils, a gigabyte
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """A sum of linear maps of values, and a constant.
+    """A sum of linear maps of values, and a constant."""
 
-    Attributes:
-        terms: Matrices of shape (rows, size of the value), or stencils, by the number of the value.
-        constant: A vector of as many rows.
-    """
-
-    terms: dict[int, LinearMap]
+    terms: dict[int, LinearMap]  # matrices (rows, size of the value), or stencils, by the number of the value
     constant: Tensor
 
     @property

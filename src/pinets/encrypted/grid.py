@@ -40,20 +40,15 @@ __all__ = ["GridMap", "choose_grid", "grid_maps", "pack_grid"]
 class GridMap:
     """An affine map of a value, and what follows it.
 
-    Attributes:
-        diagonals: The linear part.
-        constant: The constant, for each ciphertext of the result and each slot of its period.
-        rotation: Both factors of the product are in the same ciphertext, this far apart; 0 if they are in different
-            ciphertexts, the first factor in the first half of them; None for the output, which is no product.
-        groups: The ciphertexts of the product that are summed.
-        sums: The rotations whose sums pool the product, in order.
+    Both factors of the product are in the same ciphertext, ``rotation`` apart; if that is 0, in different ciphertexts,
+    the first factor in the first half of them. It is None for the output, which is no product.
     """
 
     diagonals: Diagonals
-    constant: Vector
+    constant: Vector  # for each ciphertext of the result and each slot of its period
     rotation: int | None = None
-    groups: tuple[tuple[int, ...], ...] = ()
-    sums: tuple[int, ...] = ()
+    groups: tuple[tuple[int, ...], ...] = ()  # the ciphertexts of the product that are summed
+    sums: tuple[int, ...] = ()  # the rotations whose sums pool the product, in order
 
 
 def pack_grid(inputs: Vector, layout: GridLayout, slots: int) -> Vector:

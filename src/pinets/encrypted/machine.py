@@ -21,11 +21,7 @@ _UNLIMITED = 2**63 - 1
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Free memory in bytes, on the machine and in the container; all memory if the system does not tell.
-
-    Args:
-        root: The folder that holds ``proc`` and ``sys``.
-    """
+    """Free memory in bytes, on the machine and in the container; all memory if the system does not tell."""
     return max(0, min(_of_the_machine(root), *_of_the_containers(root), _UNLIMITED))
 
 

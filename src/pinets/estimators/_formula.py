@@ -28,19 +28,12 @@ _MOST_TERMS = 2000
 
 @dataclass(frozen=True)
 class Variables:
-    """What the columns of a polynomial are called, and what is known of them.
-
-    Attributes:
-        names: One for each column.
-        groups: Columns with the same number come from one raw column.
-        indicators: Which columns are 0 or 1.
-        references: For every raw column of categories the one without an indicator.
-    """
+    """What the columns of a polynomial are called, and what is known of them."""
 
     names: list[str]
-    groups: np.ndarray
-    indicators: np.ndarray
-    references: Mapping[str, Any] = field(default_factory=dict)
+    groups: np.ndarray  # columns with the same number come from one raw column
+    indicators: np.ndarray  # which columns are 0 or 1
+    references: Mapping[str, Any] = field(default_factory=dict)  # of raw columns, the category without an indicator
 
 
 @dataclass(frozen=True)

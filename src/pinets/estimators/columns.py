@@ -80,20 +80,13 @@ class Columns:
     A column of categories becomes an indicator (0 or 1) for each of its categories but the most frequent, which is the
     reference. A category that ``fit`` has not seen counts as the reference. Missing categories are a category of their
     own. A missing number counts as the column's mean, and where ``fit`` saw some, an indicator says so.
-
-    Attributes:
-        width: How many raw columns there are.
-        levels: For every column of categories, by its number, the categories that have an indicator.
-        reference: For every column of categories the one that has none.
-        fill: The means of the other columns, by number.
-        flagged: The numbers of the columns with an indicator of missing values.
     """
 
-    width: int
-    levels: dict[int, list[Any]]
-    reference: dict[int, Any]
-    fill: dict[int, float]
-    flagged: list[int]
+    width: int  # of the raw table
+    levels: dict[int, list[Any]]  # for every column of categories, by its number, those that have an indicator
+    reference: dict[int, Any]  # for every column of categories the one that has none
+    fill: dict[int, float]  # the means of the other columns, by number
+    flagged: list[int]  # the columns with an indicator of missing values
 
     @classmethod
     def learn(cls, X: Any, categorical: Sequence[int], share: np.ndarray | None = None) -> Columns:

@@ -32,19 +32,12 @@ class Pending:
 
 @dataclass(frozen=True)
 class Dense(Value):
-    """Coefficients by degree; a missing degree is zero.
+    """Coefficients by degree; a missing degree is zero."""
 
-    Attributes:
-        coefficients: The tensors that were formed.
-        zero: Zeros of the value's shape.
-        pending: Products to be added to the coefficients.
-        lost: Degrees with terms that are neither formed nor pending.
-    """
-
-    coefficients: dict[int, Tensor]
-    zero: Tensor
-    pending: dict[int, list[Pending]] = field(default_factory=dict)
-    lost: frozenset[int] = frozenset()
+    coefficients: dict[int, Tensor]  # the tensors that were formed
+    zero: Tensor  # of the value's shape
+    pending: dict[int, list[Pending]] = field(default_factory=dict)  # products to be added to the coefficients
+    lost: frozenset[int] = frozenset()  # degrees with terms that are neither formed nor pending
 
     @staticmethod
     def of(coefficients: dict[int, Tensor]) -> Dense:

@@ -30,12 +30,7 @@ class Factored(Value):
 
 
 class FactoredDomain(Domain):
-    """Run a graph on sums of products of linear forms.
-
-    Args:
-        shape: Of the input.
-        limit: The most elements of a tensor.
-    """
+    """Run a graph on sums of products of linear forms, for inputs of a shape, with at most so many numbers a tensor."""
 
     def __init__(self, shape: torch.Size, limit: int) -> None:
         self.shape, self.limit = shape, limit

@@ -17,19 +17,12 @@ _LARGE = 2.0**500  # a power of two, by which products are exact; no coefficient
 
 @dataclass(frozen=True)
 class Footprint:
-    """How a function uses one operand.
+    """How a function uses one operand."""
 
-    Attributes:
-        magnitude: The function with absolute coefficients, of this operand alone.
-        weight: For every output, the sum of the absolute coefficients.
-        picks: Whether every output takes at most one element of the operand, as views, slices and scales do.
-        elementwise: Whether that is the element at its own place, in the order of memory.
-    """
-
-    magnitude: Callable[[Tensor], Tensor]
-    weight: Tensor
-    picks: bool
-    elementwise: bool
+    magnitude: Callable[[Tensor], Tensor]  # the function with absolute coefficients, of this operand alone
+    weight: Tensor  # for every output, the sum of the absolute coefficients
+    picks: bool  # whether every output takes at most one element of the operand, as views, slices and scales do
+    elementwise: bool  # whether that is the element at its own place, in the order of memory
 
 
 def magnitude_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -51,11 +51,7 @@ class Interval(Value):
 
 
 class IntervalDomain(Domain):
-    """Run a graph on intervals.
-
-    Args:
-        rounding: The error of each operation in floating point; None to leave it out, and to compute in any precision.
-    """
+    """Run a graph on intervals; without a rounding, errors of operations are left out, and any precision will do."""
 
     def __init__(self, rounding: Rounding | None) -> None:
         self.rounding = rounding

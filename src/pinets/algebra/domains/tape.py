@@ -35,19 +35,12 @@ _MOST_WORK = 2**31  # outputs times elements of all values, beyond which the bou
 
 @dataclass(frozen=True)
 class Taped(Value):
-    """A value of the inner domain.
-
-    Attributes:
-        inner: The value.
-        number: Of the operation that gave it; None for constants.
-        varies: Whether it depends on the input.
-        sums: How often it was summed up since the input. Intervals are exact after one sum.
-    """
+    """A value of the inner domain."""
 
     inner: Interval | Zonotope
-    number: int | None = None
-    varies: bool = False
-    sums: int = 0
+    number: int | None = None  # of the operation that gave it; None for constants
+    varies: bool = False  # with the input
+    sums: int = 0  # how often it was summed up since the input; intervals are exact after one sum
 
     @property
     def hull(self) -> Interval:
@@ -56,22 +49,14 @@ class Taped(Value):
 
 @dataclass(frozen=True)
 class _Record:
-    """An operation; the input, if it has no operands.
+    """An operation; the input, if it has no operands."""
 
-    Attributes:
-        hull: All that its result can be.
-        operands: What it takes.
-        function: What it does to them: a linear function of all, or of each of two if it ``multiplies``.
-        error: How far rounding takes its result away.
-        size: The largest sum of the absolute values of its terms.
-    """
-
-    hull: Interval
+    hull: Interval  # all that its result can be
     operands: tuple[Taped, ...] = ()
-    function: Callable[..., Tensor] = torch.clone
+    function: Callable[..., Tensor] = torch.clone  # linear in all operands together, or in each of two if it multiplies
     multiplies: bool = False
-    error: Tensor | None = None
-    size: Tensor | None = None
+    error: Tensor | None = None  # how far rounding takes its result away
+    size: Tensor | None = None  # the largest sum of the absolute values of its terms
 
     def slopes(self, slope: Interval, position: int) -> Interval:
         """Derivatives by the result give those by an operand, at all values of the others."""

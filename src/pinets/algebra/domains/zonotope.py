@@ -116,12 +116,7 @@ class Zonotope(Value):
 
 
 class ZonotopeDomain(Domain):
-    """Run a graph on zonotopes.
-
-    Args:
-        rounding: The error of each operation in floating point.
-        symbols: How many there are.
-    """
+    """Run a graph on zonotopes with so many symbols."""
 
     def __init__(self, rounding: Rounding, symbols: int) -> None:
         self.rounding, self.symbols = rounding, symbols
