@@ -145,3 +145,24 @@ def test_a_network_that_cannot_be_copied_is_traced_itself():
     assert certify(model, z).degree == 2
     assert model.calls == 0
     assert model.training
+
+
+def test_a_network_of_known_operations_is_not_rewritten(monkeypatch):
+    """Rewriting operations takes most of the time of tracing, and our own layers have nothing to rewrite."""
+
+    def rewrite(*_):
+        raise AssertionError("rewritten")
+
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", rewrite)
+    assert certify(CCP(4, 2, rank=3, order=3)).degree == 3
+
+
+def test_what_writes_into_a_tensor_is_rewritten():
+    class InPlace(nn.Module):
+        def forward(self, x):
+            state = x.clone()
+            state[:, 0].mul_(x[:, 1])
+            return state
+
+    found = certify(InPlace(), torch.randn(1, 3))
+    assert (found.polynomial, found.degree) == (True, 2)

@@ -141,6 +141,18 @@ def test_offline_the_error_says_what_to_put_where(tmp_path, download):
 
 
 @pytest.mark.parametrize("name", ["cifar10", "mnist"])
+def test_looking_without_a_download_leaves_nothing_in_the_data_folder(tmp_path, name):
+    with pytest.raises(MissingDataError, match="downloading was not allowed"):
+        load(name, tmp_path, download=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_archive_put_there_by_hand_needs_no_download(tmp_path, cifar_archive):
+    (tmp_path / "cifar-10-binary.tar.gz").write_bytes(cifar_archive)
+    assert len(load("cifar10", tmp_path, download=False).test) == 30
+
+
+@pytest.mark.parametrize("name", ["cifar10", "mnist"])
 def test_a_mistyped_data_folder_is_not_made(tmp_path, name):
     with pytest.raises(MissingDataError):
         load(name, tmp_path / "mistyped" / "data", fetch=OFFLINE)

@@ -93,9 +93,8 @@ def bounds(
     if boxes == 1:
         found = problem.enclose(box)
     else:
-        rows = [Interval(low[None], high[None]) for low, high in zip(box.lower, box.upper, strict=True)]
-        refined = [refine(replace(problem, sharpens=False).enclose, row, boxes) for row in rows]
-        found = Interval(torch.cat([row.lower for row in refined]), torch.cat([row.upper for row in refined]))
+        enclose = replace(problem, sharpens=False).enclose
+        found = Interval.joined([refine(enclose, box[row : row + 1], boxes) for row in range(len(lower))])
     found = problem.sharpen(box, found)
     return Bounds(found.lower, found.upper)
 

@@ -217,7 +217,8 @@ def _deviation_along_line(traced: Traced, degree: int, notes: list[str]) -> floa
     origin, slope = (
         [torch.randn(value.shape, generator=generator, dtype=torch.float64) for value in traced.example] for _ in "ab"
     )
-    nodes = torch.cos(math.pi * (torch.arange(degree + 1, dtype=torch.float64) + 0.5) / (degree + 1))
+    angles = math.pi * (torch.arange(degree + 1, dtype=torch.float64) + 0.5) / (degree + 1)
+    nodes = torch.cos(angles)
     probes = torch.linspace(-0.95, 0.95, 5, dtype=torch.float64)
     evaluate = traced.evaluator(torch.float64)
 
@@ -236,9 +237,7 @@ def _deviation_along_line(traced: Traced, degree: int, notes: list[str]) -> floa
         notes.append("not checked along a line: the values on it are too large for double precision")
         return None
     # barycentric interpolation at Chebyshev points, stable at any degree
-    weights = (-1.0) ** torch.arange(degree + 1) * torch.sin(
-        math.pi * (torch.arange(degree + 1, dtype=torch.float64) + 0.5) / (degree + 1)
-    )
+    weights = (-1.0) ** torch.arange(degree + 1) * torch.sin(angles)
     terms = weights / (probes[:, None] - nodes)
     predicted = (terms @ at_nodes) / terms.sum(1, keepdim=True)
     apart, size = (predicted - at_probes).abs().amax(0), at_nodes.abs().max().clamp(min=1e-300)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,22 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["Expansion", "Monomial", "expand"]
 
 
-class Coefficients(Mapping[int, Tensor]):
+class Coefficients(dict[int, Tensor]):
     """The symmetric coefficient tensors by degree. Asking for one that was too large to form raises an error."""
 
     def __init__(self, tensors: dict[int, Tensor], too_large: dict[int, str]) -> None:
-        self._tensors, self._too_large = tensors, too_large
+        super().__init__(tensors)
+        self._too_large = too_large
 
-    def __getitem__(self, degree: int) -> Tensor:
-        if degree in self._too_large:
-            raise ValueError(self._too_large[degree])
-        return self._tensors[degree]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        return len(self._tensors)
+    def __missing__(self, degree: int) -> Tensor:
+        raise ValueError(self._too_large[degree])
 
 
 class Expansion:

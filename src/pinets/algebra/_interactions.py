@@ -339,5 +339,4 @@ def _compositions(n: int, most: int) -> Iterator[tuple[int, ...]]:
     """The ways to write n as an ordered sum of at most ``most`` positive numbers."""
     for parts in range(1, most + 1):
         for cuts in itertools.combinations(range(1, n), parts - 1):
-            edges = (0, *cuts, n)
-            yield tuple(edges[position + 1] - edges[position] for position in range(parts))
+            yield tuple(end - start for start, end in itertools.pairwise((0, *cuts, n)))

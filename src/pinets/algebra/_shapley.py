@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from pinets.algebra._certify import require_polynomial
 from pinets.algebra._expand import Expansion, expand
 from pinets.algebra._interactions import all_groups, group_keys
-from pinets.algebra.domains.dense import multiplicities
+from pinets.algebra.domains.dense import monomials_of
 from pinets.algebra.inputs import check_inputs
 from pinets.algebra.traced import Traced
 
@@ -83,11 +83,7 @@ class Shapley:
     def _monomials(self) -> Iterator[tuple[Tensor, Tensor, list[list[int]]]]:
         """Coefficients (out, terms), columns (terms, degree) and the positions of each player, in chunks of a kind."""
         for degree in range(1, self._expansion.degree + 1):
-            tensor = self._expansion.coefficients[degree]
-            columns = torch.combinations(torch.arange(self._expansion.features), degree, with_replacement=True)
-            columns = columns.reshape(-1, degree)
-            index: tuple[slice | Tensor, ...] = (slice(None), *columns.unbind(1))
-            values = tensor[index] * multiplicities(columns)
+            columns, values = monomials_of(self._expansion.coefficients[degree])
             used = values.abs().amax(0) > 0
             columns, values = columns[used], values[:, used]
             # columns of one player side by side

@@ -84,8 +84,7 @@ def verify(
     evaluate = traced.evaluator()
 
     def decide(row: int) -> Verdict:
-        box = Interval(given.lower[row : row + 1], given.upper[row : row + 1])
-        return _Search(problem, lambda x: evaluate(x)[0], dtype, box, wanted[row]).run(seconds)
+        return _Search(problem, lambda x: evaluate(x)[0], dtype, given[row : row + 1], wanted[row]).run(seconds)
 
     known, write = open_journal(path, _key(traced, given, wanted), traced.example[0])
     todo = [row for row in range(len(lower)) if row not in known]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
 
 from pinets.algebra.domains.interval import Interval
 
@@ -20,12 +19,7 @@ def refine(enclose: Enclose, box: Interval, most: int) -> Interval:
     """The outputs over a box, from the bounds over at most so many parts of it.
 
     In each round, the parts that hold the least lower and the largest upper bound of some output are halved, along the
-    input that makes their own bounds tightest.
-
-    Args:
-        enclose: Gives bounds for several boxes at once.
-        box: With a batch of one.
-        most: Parts to end up with, at most.
+    input that makes their own bounds tightest. The box has a batch of one.
     """
     boxes, outputs = box, enclose(box)
     while len(boxes.lower) < most:
@@ -33,9 +27,9 @@ def refine(enclose: Enclose, box: Interval, most: int) -> Interval:
         chosen = torch.cat([low.argmin(0), high.argmax(0)]).unique()[: most - len(boxes.lower)]
         kept = torch.ones(len(boxes.lower), dtype=torch.bool)
         kept[chosen] = False
-        parents, known = _take(boxes, chosen), _take(outputs, chosen)
+        parents, known = boxes[chosen], outputs[chosen]
         halves, found = _best_halves(enclose, parents, known)
-        boxes, outputs = _join(_take(boxes, kept), halves), _join(_take(outputs, kept), found)
+        boxes, outputs = Interval.joined([boxes[kept], halves]), Interval.joined([outputs[kept], found])
     return Interval(outputs.lower.amin(0, keepdim=True), outputs.upper.amax(0, keepdim=True))
 
 
@@ -59,12 +53,4 @@ def _best_halves(enclose: Enclose, parents: Interval, known: Interval) -> tuple[
     best = left.mean(2).argmin(1) + torch.arange(count) * cut.shape[1]
     both = torch.stack([2 * best, 2 * best + 1], 1).flatten()
     twice = torch.arange(count).repeat_interleave(2)
-    return _take(tried, both), _take(found, both).meet(_take(known, twice))
-
-
-def _take(interval: Interval, rows: Tensor) -> Interval:
-    return Interval(interval.lower[rows], interval.upper[rows])
-
-
-def _join(first: Interval, second: Interval) -> Interval:
-    return Interval(torch.cat([first.lower, second.lower]), torch.cat([first.upper, second.upper]))
+    return tried[both], found[both].meet(known[twice])

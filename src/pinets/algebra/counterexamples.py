@@ -27,15 +27,8 @@ def find_counterexample(
 ) -> Tensor | None:
     """An input of a box whose label does not have the largest output, as the network itself computes it.
 
-    Every other class is aimed at, from the centre of the box and from random points; or from one point alone.
-
-    Args:
-        evaluate: The network.
-        box: With a batch of one.
-        label: The class that should have the largest output.
-        dtype: The network's own precision.
-        start: Where to start, with a batch of one.
-        generator: For the random points.
+    Every other class is aimed at, from the centre of the box and from random points; or from ``start`` alone. Box and
+    start have a batch of one; ``dtype`` is the network's own precision.
     """
     low, high = _inside(box, dtype)
     if (low > high).any():  # the box holds no input of this precision

@@ -24,7 +24,7 @@ from pinets._modes import evaluating
 from pinets.algebra.domains.base import Domain, Operation, Value, depends_on_input
 from pinets.algebra.domains.degree import Violation
 from pinets.algebra.reasons import RANDOM, WHY
-from pinets.algebra.rules import apply, enclose, known_names
+from pinets.algebra.rules import KNOWN, apply, enclose
 
 __all__ = ["Graph", "TraceError", "graph_of", "quiet"]
 
@@ -124,7 +124,9 @@ def graph_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> Graph:
     with evaluating(model):
         try:
             with quiet():
-                exported = torch.export.export(model, inputs).run_decompositions(_decompositions())
+                exported = torch.export.export(model, inputs)
+                if not all(map(_has_rule, exported.graph.nodes)):  # rewriting takes most of the time
+                    exported = exported.run_decompositions(_decompositions())
         except Exception as error:
             with torch.no_grad():
                 model(*inputs)  # raises its own error if the network does not run on these inputs
@@ -152,12 +154,21 @@ def graph_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> Graph:
     )
 
 
+def _has_rule(node: fx.Node) -> bool:
+    """Whether a node stays as it is: it is no operation, or one that is known here and writes into no tensor."""
+    if node.op != "call_function" or node.target is operator.getitem:
+        return True
+    target: Any = node.target
+    schema = getattr(target, "_schema", None)
+    return schema is not None and not schema.is_mutable and target._opname in KNOWN
+
+
 @cache
 def _decompositions() -> dict[Any, Any]:
     """How torch writes the operations that have no rule here in terms of others: ``hstack`` is ``cat``."""
     table = torch.export.default_decompositions()
     for operation in list(table.keys()):
-        if getattr(operation, "_opname", "") in known_names():
+        if getattr(operation, "_opname", "") in KNOWN:
             table.pop(operation)
     return table
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.dense import Pending, multiplicities, symmetrize
+from pinets.algebra.domains.dense import Pending, monomials_of, symmetrize
 from pinets.algebra.monomials import Monomial
 
 __all__ = ["largest_of_factors", "largest_of_pending", "largest_of_tensor", "merge"]
@@ -26,13 +26,9 @@ def merge(candidates: list[list[Monomial]], k: int) -> list[Monomial]:
 
 def largest_of_tensor(tensor: Tensor, k: int | None, output: int | None) -> list[Monomial]:
     """The ``k`` largest monomials (all that are not zero, if None) of a symmetric tensor of shape (out, d, ..., d)."""
-    outputs, *sizes = tensor.shape
-    degree, features = len(sizes), sizes[0] if sizes else 1
-    indices = torch.combinations(torch.arange(features), degree, with_replacement=True)
-    columns: tuple[slice | Tensor, ...] = (slice(None), *indices.unbind(1))
-    values = tensor[columns] * multiplicities(indices)
+    indices, values = monomials_of(tensor)
     if output is not None:
-        values = torch.where(torch.arange(outputs)[:, None] == output, values, torch.zeros(()).to(values))
+        values = torch.where(torch.arange(len(values))[:, None] == output, values, torch.zeros(()).to(values))
     flat = values.flatten()
     if k is None:
         chosen = flat.nonzero().flatten()

@@ -30,23 +30,14 @@ _ROUNDS = (10, 50, 240)  # steps of the descent before the bound is computed, an
 
 @dataclass(frozen=True)
 class Quadratic:
-    r"""The function :math:`c + g^T e + \sum_t \kappa_t (a_t^T e)(b_t^T e) - \sum_t K_t |a_t^T e| |b_t^T e|`.
+    r"""The function :math:`c + g^T e + \sum_t \kappa_t (a_t^T e)(b_t^T e) - \sum_t K_t |a_t^T e| |b_t^T e|`."""
 
-    Attributes:
-        constant: c.
-        linear: g, of shape (symbols,).
-        left: The forms a, of shape (symbols, products).
-        right: The forms b.
-        exact: The coefficients kappa, of shape (products,).
-        loose: K, not negative.
-    """
-
-    constant: float
-    linear: Tensor
-    left: Tensor
-    right: Tensor
-    exact: Tensor
-    loose: Tensor
+    constant: float  # c
+    linear: Tensor  # g, of shape (symbols,)
+    left: Tensor  # the forms a, of shape (symbols, products)
+    right: Tensor  # the forms b
+    exact: Tensor  # the coefficients kappa, of shape (products,)
+    loose: Tensor  # K, not negative
 
     @staticmethod
     def below(zonotope: Zonotope, element: int, sign: int = 1) -> Quadratic:
@@ -99,19 +90,12 @@ class Quadratic:
 
 @dataclass(frozen=True)
 class Relaxation:
-    """What the relaxation gives.
+    """What the relaxation gives."""
 
-    Attributes:
-        lower: The least value is at least this.
-        reached: The value of the relaxation at its approximate solution: no steps would lift ``lower`` above it.
-        point: Where the relaxation suggests the least value to be, of shape (symbols,).
-        gaps: How much each symbol contributes to the gap that the relaxation leaves.
-    """
-
-    lower: float
-    reached: float
-    point: Tensor
-    gaps: Tensor
+    lower: float  # the least value is at least this
+    reached: float  # at the approximate solution: no steps would lift the bound above it
+    point: Tensor  # where the relaxation suggests the least value to be, of shape (symbols,)
+    gaps: Tensor  # how much each symbol contributes to the gap that the relaxation leaves
 
 
 def least_value(quadratic: Quadratic, enough: float | None = 0.0) -> Relaxation:

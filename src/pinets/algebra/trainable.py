@@ -35,14 +35,7 @@ class MarginBound:
         self._graph, self._linear = graph_of(network, (example[:1],)), linear
 
     def __call__(self, network: nn.Module, low: Tensor, high: Tensor, labels: Tensor) -> Tensor:
-        """The margins over all classes, one row for each box.
-
-        Args:
-            network: The network with its present weights.
-            low: The least inputs, one box in each row.
-            high: The largest inputs.
-            labels: The class for each box.
-        """
+        """The margins of a network with its present weights over all classes, one row for each box."""
         graph = self._graph.with_state({**dict(network.named_parameters()), **dict(network.named_buffers())})
 
         def linear(low: Tensor, high: Tensor, label: Tensor) -> Tensor:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pinets.cli.arguments import MODEL_HELP, file_ending_in, resolve_model
-from pinets.cli.counts import count_parameters
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
-__all__ = ["add_parser", "run"]
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["add_parser", "count_parameters", "run"]
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -70,3 +73,17 @@ def _require_known(name: str) -> None:
 
     if name.isidentifier() and name not in list_models() and not Path(name).is_dir():
         raise UsageError(f"there is no recipe or model {name!r}{did_you_mean(name, [*list_recipes(), *list_models()])}")
+
+
+def count_parameters(network: nn.Module) -> str:
+    """The number of parameters, and how many are trained where some are frozen.
+
+    >>> from torch import nn
+    >>> count_parameters(nn.Linear(1000, 2))
+    '2,002 parameters'
+    >>> count_parameters(nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1).requires_grad_(False)))
+    '11 parameters, 8 of them trained'
+    """
+    counts = [(parameter.numel(), parameter.requires_grad) for parameter in network.parameters()]
+    all_of_them, trained = sum(count for count, _ in counts), sum(count for count, learns in counts if learns)
+    return f"{all_of_them:,} parameters" + (f", {trained:,} of them trained" if trained < all_of_them else "")

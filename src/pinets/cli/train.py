@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pinets.cli.arguments import positive
-from pinets.cli.counts import count_parameters
 from pinets.cli.parser import Parser, UsageError, Verbs, add_verb
+from pinets.cli.show import count_parameters
 
 if TYPE_CHECKING:
     from pinets.tasks import Recipe

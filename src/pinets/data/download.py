@@ -17,7 +17,17 @@ from pinets._files import PathLike, user_cache
 from pinets._storage import checksum
 from pinets.data.errors import DataError
 
-__all__ = ["Fetch", "Remote", "data_folder", "fetch", "made_folder", "obtain_file", "obtain_folder", "offline"]
+__all__ = [
+    "Fetch",
+    "Remote",
+    "data_folder",
+    "fetch",
+    "is_offline",
+    "made_folder",
+    "obtain_file",
+    "obtain_folder",
+    "offline",
+]
 
 Fetch = Callable[[str, Path], None]  # downloads an address to a file
 _OFFLINE = ContextVar("offline", default=False)
@@ -69,6 +79,11 @@ def offline() -> Iterator[None]:
         _OFFLINE.reset(token)
 
 
+def is_offline() -> bool:
+    """Whether this is inside :func:`offline`."""
+    return _OFFLINE.get()
+
+
 @contextmanager
 def made_folder(folder: Path, *leftovers: str) -> Iterator[None]:
     """Make a folder; if the work inside fails, folders that were made here and hold nothing vanish again.
@@ -105,7 +120,7 @@ def obtain_file(remote: Remote, folder: Path, fetch: Fetch) -> Path:
 
 
 def _download(url: str, target: Path, checksum: str, fetch: Fetch) -> Path:
-    if _OFFLINE.get():
+    if is_offline():
         raise OSError(f"downloading {url} was not allowed")
     retrieve = require("pooch", extra="train").retrieve
     with made_folder(target.parent):

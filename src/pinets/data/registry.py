@@ -14,7 +14,17 @@ from filelock import FileLock
 
 from pinets._files import PathLike
 from pinets._nearest import did_you_mean
-from pinets.data.download import Fetch, Remote, data_folder, fetch, made_folder, obtain_file, obtain_folder, offline
+from pinets.data.download import (
+    Fetch,
+    Remote,
+    data_folder,
+    fetch,
+    is_offline,
+    made_folder,
+    obtain_file,
+    obtain_folder,
+    offline,
+)
 from pinets.data.errors import DataError, MissingDataError, TooFewSamplesError
 from pinets.data.formats.shards import read_shards
 from pinets.data.samples import Splits
@@ -278,6 +288,9 @@ def _locate(name: str, data_set: DataSet, root: Path, fetch: Fetch) -> Path:
         return folder
     if not data_set.archive and not data_set.files:
         raise MissingDataError(_what_to_do(name, data_set, root, folder))
+    brought = data_set.archive is not None and (folder.parent / data_set.archive.name).exists()
+    if is_offline() and not brought:  # before the lock, which is a file in the data folder
+        raise MissingDataError(f"{_what_to_do(name, data_set, root, folder)} (downloading was not allowed)")
     try:
         with made_folder(root, LOCK), FileLock(root / LOCK):
             _obtain(data_set, root, fetch)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pinets.encrypted.plan import Parameters
 
-__all__ = ["Ciphertext", "Decryptor", "Evaluator", "Plaintext", "Vector"]
+__all__ = ["Ciphertext", "Evaluator", "Plaintext", "Vector"]
 
 Vector: TypeAlias = NDArray[np.float64]
 Ciphertext: TypeAlias = Any  # the library's own types
@@ -64,11 +64,3 @@ class Evaluator(Protocol):
 
     def lower(self, ciphertext: Ciphertext, level: int) -> Ciphertext:
         """The same numbers at the same scale and a lower (or the same) level."""
-
-
-class Decryptor(Protocol):
-    """The operations that need the secret key."""
-
-    def encrypt(self, values: Vector, scale: float) -> bytes: ...
-
-    def decrypt(self, ciphertext: bytes) -> Vector: ...

@@ -38,14 +38,9 @@ _LARGEST = 2**27  # entries of all matrices that replace stencils, a gigabyte
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """A sum of linear maps of values, and a constant.
+    """A sum of linear maps of values, and a constant."""
 
-    Attributes:
-        terms: Matrices of shape (rows, size of the value), or stencils, by the number of the value.
-        constant: A vector of as many rows.
-    """
-
-    terms: dict[int, LinearMap]
+    terms: dict[int, LinearMap]  # matrices (rows, size of the value), or stencils, by the number of the value
     constant: Tensor
 
     @property
@@ -149,6 +144,10 @@ class Circuit:
         return [*(factor for product in self.products for factor in product.factors), self.output]
 
     @property
+    def stencils(self) -> list[Stencil]:
+        return [linear for form in self.forms for linear in form.terms.values() if isinstance(linear, Stencil)]
+
+    @property
     def work(self) -> int:
         """The multiplications of one evaluation in the clear."""
         return sum(_work(linear) for form in self.forms for linear in form.terms.values())
@@ -156,10 +155,9 @@ class Circuit:
     @cached_property
     def dense(self) -> Circuit:
         """The circuit with matrices in place of stencils."""
-        stencils = [linear for form in self.forms for linear in form.terms.values() if isinstance(linear, Stencil)]
-        if not stencils:
+        if not self.stencils:
             return self
-        entries = sum(math.prod(stencil.shape) for stencil in stencils)
+        entries = sum(math.prod(stencil.shape) for stencil in self.stencils)
         if entries > _LARGEST:
             raise PlanError(f"the convolutions as matrices have {entries} entries, at most {_LARGEST} are possible")
         products = tuple(Product(tuple(map(_dense, product.factors))) for product in self.products)

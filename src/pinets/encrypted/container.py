@@ -30,20 +30,15 @@ _LONGEST_HEADER = 1 << 24
 class Container:
     """The content of a file or a message.
 
-    Attributes:
-        kind: ``"secret key"``, ``"evaluation keys"``, ``"inputs"``, ``"outputs"``, ``"circuit"``, or ``"error"`` for
-            one that a server met after the first outputs.
-        plan: The identity of the plan that the content belongs to.
-        keys: The identity of the keys that the content belongs to; empty for a circuit.
-        parts: Bytes by name.
-        facts: Further JSON values of the header.
+    Its kind is ``"secret key"``, ``"evaluation keys"``, ``"inputs"``, ``"outputs"``, ``"circuit"``, or ``"error"`` for
+    one that a server met after the first outputs.
     """
 
     kind: str
-    plan: str
-    keys: str
+    plan: str  # the identity of the plan that the content belongs to
+    keys: str  # the same of the keys; empty for a circuit
     parts: Mapping[str, bytes] = field(repr=False)
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)  # further JSON values of the header
 
     def pieces(self) -> list[bytes]:
         """The serialised container in pieces, so that large parts need not be joined in memory."""
@@ -130,12 +125,9 @@ def kind_of(content: bytes) -> str | None:
 
 
 def read_containers(read: Callable[[int], bytes], at_most: int, source: object) -> Iterator[bytes]:
-    """Split a stream into the containers that it consists of.
+    """Split a stream into the containers that it consists of, each of at most so many bytes; errors name the source.
 
-    Args:
-        read: Gives up to a number of bytes of the stream, and none at its end.
-        at_most: The largest size of a container.
-        source: The name of the stream in errors.
+    ``read`` gives up to a number of bytes of the stream, and none at its end.
     """
     while start := _read_all(read, len(_MAGIC) + _LENGTH.size):
         if len(start) < len(_MAGIC) + _LENGTH.size or not start.startswith(_MAGIC):

@@ -27,14 +27,9 @@ _MOST_STARTS = 7  # the least rotation is one of 0, -1, -2, -4, ..., times 1 or 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the entries of a value are.
+    """Where the entries of a value are; the period repeats through the ciphertext."""
 
-    Attributes:
-        places: The entry in each slot, of shape (ciphertexts, period); -1 where a slot holds nothing of use. The
-            period repeats through the ciphertext.
-    """
-
-    places: Integers
+    places: Integers  # the entry in each slot, (ciphertexts, period); -1 where a slot holds nothing of use
 
     @property
     def period(self) -> int:
@@ -52,18 +47,11 @@ class Layout:
 
 
 class Coefficients(NamedTuple):
-    """Coefficients of a linear map whose results belong to one ciphertext: all arrays have the same shape.
+    """Coefficients of a linear map whose results belong to one ciphertext: all arrays have the same shape."""
 
-    Attributes:
-        target: The slot of the result.
-        ciphertext: The ciphertext of the operand.
-        slot: Its slot.
-        weight: The coefficient.
-    """
-
-    target: Integers
-    ciphertext: Integers
-    slot: Integers
+    target: Integers  # the slot of the result
+    ciphertext: Integers  # of the operand
+    slot: Integers  # of the operand
     weight: Vector
 
 
@@ -79,20 +67,12 @@ class Rotation(NamedTuple):
 
 @dataclass(eq=False)
 class Diagonals:
-    """A linear map as diagonals.
+    """A linear map as diagonals: by ciphertext of the result and giant step, then by operand and baby step."""
 
-    Attributes:
-        giant: The step between partial sums, M.
-        sums: For each ciphertext of the result and each giant step, the diagonals by ciphertext of the operand and
-            baby step.
-        folds: The rotations whose sums complete the result, in order.
-        encoded: The encoded diagonals that are kept, by result, giant step, operand and baby step.
-    """
-
-    giant: int
+    giant: int  # the step between partial sums, M
     sums: list[list[dict[tuple[int, int], Vector]]]
-    folds: tuple[int, ...]
-    encoded: dict[tuple[int, int, int, int], Plaintext] = field(default_factory=dict)
+    folds: tuple[int, ...]  # the rotations whose sums complete the result, in order
+    encoded: dict[tuple[int, int, int, int], Plaintext] = field(default_factory=dict)  # those that are kept
 
     @property
     def babies(self) -> dict[int, set[int]]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product as pairs
 
 import numpy as np
@@ -39,20 +40,15 @@ __all__ = ["GridMap", "choose_grid", "grid_maps", "pack_grid"]
 class GridMap:
     """An affine map of a value, and what follows it.
 
-    Attributes:
-        diagonals: The linear part.
-        constant: The constant, for each ciphertext of the result and each slot of its period.
-        rotation: Both factors of the product are in the same ciphertext, this far apart; 0 if they are in different
-            ciphertexts, the first factor in the first half of them; None for the output, which is no product.
-        groups: The ciphertexts of the product that are summed.
-        sums: The rotations whose sums pool the product, in order.
+    Both factors of the product are in the same ciphertext, ``rotation`` apart; if that is 0, in different ciphertexts,
+    the first factor in the first half of them. It is None for the output, which is no product.
     """
 
     diagonals: Diagonals
-    constant: Vector
+    constant: Vector  # for each ciphertext of the result and each slot of its period
     rotation: int | None = None
-    groups: tuple[tuple[int, ...], ...] = ()
-    sums: tuple[int, ...] = ()
+    groups: tuple[tuple[int, ...], ...] = ()  # the ciphertexts of the product that are summed
+    sums: tuple[int, ...] = ()  # the rotations whose sums pool the product, in order
 
 
 def pack_grid(inputs: Vector, layout: GridLayout, slots: int) -> Vector:
@@ -119,10 +115,11 @@ def grid_maps(circuit: Circuit, layout: GridLayout, slots: int) -> list[GridMap]
         else:
             placed = _fill_gaps(scaled, layout, slots, gaps, pool)
             gaps *= pool
-        into = layout.period if value is None else value.period
-        count = layout.phases**2 if value is None else len(value.places)
-        source = _Windows(scaled, placed.rows, layout) if value is None else _Taps(scaled, placed.rows, value)
-        diagonals = make_diagonals(source, len(placed.rows), placed.rows.shape[1], into, count)
+        if value is None:
+            source, into, operands = partial(_windows, scaled, placed.rows, layout), layout.period, layout.phases**2
+        else:
+            source, into, operands = partial(_taps, scaled, placed.rows, value), value.period, len(value.places)
+        diagonals = make_diagonals(source, len(placed.rows), placed.rows.shape[1], into, operands)
         known = np.where(placed.rows >= 0, constant[placed.rows], 0.0)
         maps.append(GridMap(diagonals, known, placed.rotation, placed.groups, placed.sums))
         value = placed.value
@@ -131,9 +128,7 @@ def grid_maps(circuit: Circuit, layout: GridLayout, slots: int) -> list[GridMap]
     ((_, matrix),) = output.terms.items()
     assert isinstance(matrix, torch.Tensor)
     height = power_of_two(output.rows)
-    rows = np.full((1, height), -1)
-    rows[0, : output.rows] = np.arange(output.rows)
-    head = make_diagonals(_Dense(matrix.numpy(), value), 1, height, value.period, len(value.places))
+    head = make_diagonals(partial(_entries_of, matrix.numpy(), value), 1, height, value.period, len(value.places))
     constant = np.zeros((1, height))
     constant[0, : output.rows] = output.constant.numpy()
     return [*maps, GridMap(head, constant)]
@@ -220,7 +215,6 @@ def _split_twice(stencil: Stencil, layout: GridLayout, slots: int) -> _Placed:
     for down, across in pairs(range(outer), repeat=2):
         for first in range(0, channels, held):
             numbers = (first + np.arange(held))[:, None, None]
-            numbers = np.where(numbers < channels, numbers, -1)
             parts = [
                 _entries(numbers, rows + inner * down + y, columns + inner * across + x, (channels, height, width))
                 for y, x in pairs(range(inner), repeat=2)
@@ -245,7 +239,6 @@ def _split(stencil: Stencil, layout: GridLayout, slots: int) -> _Placed:
     factors, values = [], []
     for first in chunks:
         numbers = (first + np.arange(held))[:, None, None]
-        numbers = np.where(numbers < channels, numbers, -1)
         for down, across in pairs(range(outer), repeat=2):
             fine = (channels, height, width)
             factors.append(_entries(numbers, outer * rows + down, outer * columns + across, fine).ravel())
@@ -267,7 +260,6 @@ def _fill_gaps(stencil: Stencil, layout: GridLayout, slots: int, gaps: int, pool
     factors, values = [], []
     for first in range(0, -(-channels // gaps**2), held):
         numbers = (first + np.arange(held))[:, None, None] * gaps**2 + inside
-        numbers = np.where(numbers < channels, numbers, -1)
         factors.append(_entries(numbers, y // gaps, x // gaps, (channels, height, width)).ravel())
         wide = gaps * pool
         valid = np.where((y % wide < gaps) & (x % wide < gaps), numbers, -1)
@@ -281,75 +273,43 @@ def _fill_gaps(stencil: Stencil, layout: GridLayout, slots: int, gaps: int, pool
     return _Placed(stacked, held * block if both else 0, single, sums, Layout(np.stack(values)))
 
 
-@dataclass(frozen=True, eq=False)
-class _Windows:
+def _windows(stencil: Stencil, rows: Integers, layout: GridLayout, result: int) -> Iterator[Coefficients]:
     """The coefficients of the first convolution, whose operand is made of windows."""
-
-    stencil: Stencil
-    rows: Integers
-    layout: GridLayout
-
-    def __call__(self, result: int) -> Iterator[Coefficients]:
-        layout, weight = self.layout, self.stencil.weight.numpy()
-        target, (channel, y, x) = _targets(self.rows[result], self.stencil)
-        cell, stride = layout.phases * layout.stride, layout.stride
-        phase = (y % cell // stride) * layout.phases + x % cell // stride
-        block = layout.rows * layout.columns
-        at = (y // cell) * layout.columns + x // cell
-        into = np.arange(weight.shape[1])
-        for down, across in pairs(range(weight.shape[2]), range(weight.shape[3])):
-            inside = (y % stride + down) * layout.window + x % stride + across
-            feature = into * layout.window**2 + inside[:, None]
-            slot = feature * block + at[:, None]
-            shape = slot.shape
-            yield Coefficients(
-                np.broadcast_to(target[:, None], shape),
-                np.broadcast_to(phase[:, None], shape),
-                slot,
-                weight[channel, :, down, across],
-            )
+    weight = stencil.weight.numpy()
+    target, (channel, y, x) = _targets(rows[result], stencil)
+    cell, stride = layout.phases * layout.stride, layout.stride
+    phase = (y % cell // stride) * layout.phases + x % cell // stride
+    block = layout.rows * layout.columns
+    at = (y // cell) * layout.columns + x // cell
+    into = np.arange(weight.shape[1])
+    for down, across in pairs(range(weight.shape[2]), range(weight.shape[3])):
+        inside = (y % stride + down) * layout.window + x % stride + across
+        feature = into * layout.window**2 + inside[:, None]
+        slot = feature * block + at[:, None]
+        targets, ciphertexts = (np.broadcast_to(each[:, None], slot.shape) for each in (target, phase))
+        yield Coefficients(targets, ciphertexts, slot, weight[channel, :, down, across])
 
 
-@dataclass(frozen=True, eq=False)
-class _Taps:
+def _taps(stencil: Stencil, rows: Integers, value: Layout, result: int) -> Iterator[Coefficients]:
     """The coefficients of a convolution."""
-
-    stencil: Stencil
-    rows: Integers
-    into: Layout
-
-    def __call__(self, result: int) -> Iterator[Coefficients]:
-        weight, (channels, height, width) = self.stencil.weight.numpy(), self.stencil.image
-        ciphertexts, slots = self.into.where(channels * height * width)
-        target, (channel, y, x) = _targets(self.rows[result], self.stencil)
-        into = np.arange(channels) * height * width
-        radius = self.stencil.radius
-        for down, across in pairs(range(weight.shape[2]), range(weight.shape[3])):
-            rows, columns = y + down - radius[0], x + across - radius[1]
-            inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
-            if not inside.any():
-                continue
-            entry = into + (rows * width + columns)[inside, None]
-            yield Coefficients(
-                np.broadcast_to(target[inside, None], entry.shape),
-                ciphertexts[entry],
-                slots[entry],
-                weight[channel[inside], :, down, across],
-            )
+    weight, (channels, height, width) = stencil.weight.numpy(), stencil.image
+    ciphertexts, slots = value.where(channels * height * width)
+    target, (channel, y, x) = _targets(rows[result], stencil)
+    into = np.arange(channels) * height * width
+    for down, across in pairs(range(weight.shape[2]), range(weight.shape[3])):
+        row, column = y + down - stencil.radius[0], x + across - stencil.radius[1]
+        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+        if not inside.any():
+            continue
+        entry = into + (row * width + column)[inside, None]
+        targets = np.broadcast_to(target[inside, None], entry.shape)
+        yield Coefficients(targets, ciphertexts[entry], slots[entry], weight[channel[inside], :, down, across])
 
 
-@dataclass(frozen=True, eq=False)
-class _Dense:
+def _entries_of(matrix: Vector, value: Layout, result: int) -> Iterator[Coefficients]:
     """The coefficients of a matrix; slot t of the result is row t."""
-
-    matrix: Vector
-    into: Layout
-
-    def __call__(self, result: int) -> Iterator[Coefficients]:
-        ciphertexts, slots = self.into.where(self.matrix.shape[1])
-        shape = self.matrix.shape
-        target = np.broadcast_to(np.arange(shape[0])[:, None], shape)
-        yield Coefficients(target, np.broadcast_to(ciphertexts, shape), np.broadcast_to(slots, shape), self.matrix)
+    targets = np.arange(len(matrix))[:, None]
+    yield Coefficients(*np.broadcast_arrays(targets, *value.where(matrix.shape[1]), matrix))
 
 
 def _targets(rows: Integers, stencil: Stencil) -> tuple[Integers, Sequence[Integers]]:

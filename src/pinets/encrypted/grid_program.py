@@ -17,14 +17,7 @@ __all__ = ["GridProgram"]
 
 
 class GridProgram:
-    """A circuit for one image per handful of ciphertexts.
-
-    Args:
-        circuit: The circuit to evaluate.
-        layout: The layout of the input.
-        slots: The number of slots of a ciphertext.
-        keep: Whether to keep encoded diagonals for the next image; they take most of the server's memory.
-    """
+    """A circuit for one image per handful of ciphertexts; the arguments are those of ``make_program``."""
 
     def __init__(self, circuit: Circuit, layout: GridLayout, slots: int, *, keep: bool = True) -> None:
         self.slots, self.keep, self.rows = slots, keep, circuit.output.rows

@@ -69,10 +69,9 @@ def choose_layout(circuit: Circuit, slots: int) -> InputLayout:
             f"values of {max(circuit.sizes)} entries do not fit {slots} slots: a ring of "
             f"{2 * power_of_two(max(circuit.sizes))} would hold them"
         )
-    tallest = 1
-    for rows, count, form in _stacks(circuit):
-        if 0 in form.terms:
-            tallest = max(tallest, min(slots, rows * power_of_two(count)))
+    stacks = [leaf.factors for tree in circuit.trees for leaf in _leaves(tree)] + [(circuit.output,)]
+    heights = [power_of_two(stack[0].rows) * power_of_two(len(stack)) for stack in stacks if 0 in stack[0].terms]
+    tallest = min(slots, max(heights, default=1))
     shift = 1
     while True:
         period = shift * (math.ceil(circuit.size / shift) | 1)  # an odd multiple
@@ -84,21 +83,8 @@ def choose_layout(circuit: Circuit, slots: int) -> InputLayout:
         shift *= 2
 
 
-def _stacks(circuit: Circuit) -> list[tuple[int, int, Affine]]:
-    """For each stack of factors that are applied together: their rows, their number, and the first of them."""
-    found = [(power_of_two(circuit.output.rows), 1, circuit.output)]
-
-    def visit(tree: Tree) -> None:
-        if isinstance(tree, Leaf):
-            first = tree.factors[0]
-            found.append((power_of_two(first.rows), len(tree.factors), first))
-        else:
-            visit(tree.left)
-            visit(tree.right)
-
-    for tree in circuit.trees:
-        visit(tree)
-    return found
+def _leaves(tree: Tree) -> list[Leaf]:
+    return [tree] if isinstance(tree, Leaf) else [*_leaves(tree.left), *_leaves(tree.right)]
 
 
 @dataclass(eq=False)
@@ -148,14 +134,7 @@ class _Map:
 
 
 class LatencyProgram:
-    """A circuit for one input per ciphertext.
-
-    Args:
-        circuit: The circuit to evaluate.
-        layout: The layout of the input.
-        slots: The number of slots of a ciphertext.
-        keep: Whether to keep encoded diagonals for the next input; they take most of the server's memory.
-    """
+    """A circuit for one input per ciphertext; the arguments are those of ``make_program``."""
 
     def __init__(self, circuit: Circuit, layout: InputLayout, slots: int, *, keep: bool = True) -> None:
         self.circuit, self.layout, self.slots, self.keep = circuit.dense, layout, slots, keep

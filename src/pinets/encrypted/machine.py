@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import timeit
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,11 +21,7 @@ _UNLIMITED = 2**63 - 1
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Free memory in bytes, on the machine and in the container; all memory if the system does not tell.
-
-    Args:
-        root: The folder that holds ``proc`` and ``sys``.
-    """
+    """Free memory in bytes, on the machine and in the container; all memory if the system does not tell."""
     return max(0, min(_of_the_machine(root), *_of_the_containers(root), _UNLIMITED))
 
 
@@ -114,9 +111,4 @@ def measure_costs(parameters: Parameters) -> Callable[[str, int], float] | None:
 
 def _seconds(call: Callable[[], object]) -> float:
     """The shortest CPU time of a few calls, which does not depend on what else the machine does."""
-    times = []
-    for _ in range(_ROUNDS):
-        start = time.process_time()
-        call()
-        times.append(time.process_time() - start)
-    return min(times)
+    return min(timeit.repeat(call, timer=time.process_time, repeat=_ROUNDS, number=1))

@@ -38,11 +38,7 @@ def candidates(ring: int, depth: int, insecure: bool) -> list[Parameters]:
 def headroom(reach: Reach, parameters: Parameters, scale_of_output: float, area: int) -> float:
     """The bits between the largest number of a circuit and half the modulus at its level; the least of all levels.
 
-    Args:
-        reach: The largest numbers.
-        parameters: The scheme.
-        scale_of_output: The scale of the output.
-        area: How many numbers are summed before they are divided by the area of a pooling's cell.
+    ``area`` numbers are summed before they are divided by the area of a pooling's cell.
     """
     primes = parameters.prime_bits
     sizes = [(reach.output * scale_of_output, primes[0])]

@@ -31,10 +31,10 @@ def make_program(circuit: Circuit, layout: Arrangement, slots: int, *, keep: boo
     """The program of a circuit for a layout of inputs.
 
     Args:
-        circuit: The circuit.
-        layout: The layout.
+        circuit: The circuit to evaluate.
+        layout: The layout of the input.
         slots: The number of slots of a ciphertext.
-        keep: Whether to keep encoded weights for the next input.
+        keep: Whether to keep encoded weights for the next input; they take most of the server's memory.
     """
     if isinstance(layout, GridLayout):
         return GridProgram(circuit, layout, slots, keep=keep)

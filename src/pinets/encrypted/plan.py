@@ -38,17 +38,17 @@ FORMAT = 4  # of the plan's file
 
 # Measured or simulated: these differ from one planning to the next, and nothing is computed from them.
 _EXPECTATIONS = (
-    *(
-        "proven",
-        "covers",
-        "headroom_bits",
-        "largest_output",
-        "deviation",
-        "proven_deviation",
-        "check_tolerance",
-        "seconds",
-    ),
-    *("key_bytes", "weight_bytes", "ciphertext_bytes"),
+    "proven",
+    "covers",
+    "headroom_bits",
+    "largest_output",
+    "deviation",
+    "proven_deviation",
+    "check_tolerance",
+    "seconds",
+    "key_bytes",
+    "weight_bytes",
+    "ciphertext_bytes",
 )
 
 
@@ -130,24 +130,15 @@ class GridLayout:
 
     Ciphertext (p, q) of ``phases`` x ``phases`` holds at slot (c, i, j, y, x) the pixel of channel c at row
     ``stride`` (``phases`` y + p) + i - ``margin``, likewise the column; zero outside the image.
-
-    Attributes:
-        image: Channels, height and width.
-        phases: The square root of the number of ciphertexts.
-        stride: The distance of windows in neighbouring ciphertexts.
-        window: The side of a window.
-        margin: How far the first window begins outside the image.
-        rows: Windows from top to bottom, a power of two.
-        columns: Windows from left to right, a power of two.
     """
 
-    image: tuple[int, int, int]
-    phases: int
-    stride: int
-    window: int
-    margin: int
-    rows: int
-    columns: int
+    image: tuple[int, int, int]  # channels, height and width
+    phases: int  # the square root of the number of ciphertexts
+    stride: int  # the distance of windows in neighbouring ciphertexts
+    window: int  # the side of a window
+    margin: int  # how far the first window begins outside the image
+    rows: int  # windows from top to bottom, a power of two
+    columns: int  # windows from left to right, a power of two
 
     @property
     def features(self) -> int:

@@ -36,7 +36,6 @@ from pinets.encrypted.plan import (
 from pinets.encrypted.proof import prove
 from pinets.encrypted.reach import Reach, proven_reach, sampled_reach, searched_reach
 from pinets.encrypted.simulate import SimulatedEvaluator, largest_error, outputs_and_noise
-from pinets.encrypted.stencil import Stencil
 from pinets.encrypted.throughput import ThroughputProgram
 
 __all__ = ["check_weights", "make_plan", "plan_network"]
@@ -107,7 +106,7 @@ def make_plan(
     if not insecure and (strange := [ring for ring in rings if ring not in RINGS]):
         raise PlanError(f"the ring size must be one of {', '.join(map(str, RINGS))}, got {strange[0]}")
     kinds: tuple[Packing, ...] = ("latency", "throughput") if packing == "auto" else (packing,)
-    if packing == "auto" and _has_stencils(circuit):
+    if packing == "auto" and circuit.stencils:
         kinds = (*kinds, "grid")
     memory = available_memory() if memory is None else memory
     question = _ask(circuit, calibration, precision)
@@ -200,10 +199,6 @@ def _ask(circuit: Circuit, calibration: Tensor, precision: float) -> _Question:
         )
     probes = chosen[torch.cat([outputs.topk(1).indices, noise.topk(min(_NOISIEST, len(noise))).indices])]
     return _Question(bare, circuit, weights, inputs, tuple(calibration.shape[1:]), precision, largest, probes)
-
-
-def _has_stencils(circuit: Circuit) -> bool:
-    return any(isinstance(linear, Stencil) for form in circuit.forms for linear in form.terms.values())
 
 
 def check_weights(outputs: int) -> tuple[tuple[float, ...], ...]:
@@ -312,8 +307,7 @@ def _try(question: _Question, parameters: Parameters, packing: Packing, reach: R
     if not reach.output < 2.0**LARGEST_PRIME:
         raise PlanError(f"outputs can reach {reach.output:.3g} in the range, which fits no modulus")
     scale_of_output = output_scale(reach, parameters)
-    pools = [linear.pool for form in circuit.forms for linear in form.terms.values() if isinstance(linear, Stencil)]
-    area = max(pools, default=1) ** 2 if packing == "grid" else 1
+    area = max((stencil.pool for stencil in circuit.stencils), default=1) ** 2 if packing == "grid" else 1
     free = headroom(reach, parameters, scale_of_output, area)
     if free < 0:
         raise PlanError(f"numbers can exceed the modulus by {-free:.1f} bits for inputs in the range")

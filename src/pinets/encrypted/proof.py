@@ -37,15 +37,10 @@ _SLACK = 1.01  # SEAL's primes are not powers of two, and double precision round
 
 @dataclass(frozen=True)
 class Enclosed(Simulated):
-    """An enclosure of the numbers in a ciphertext or plaintext; ``values`` are the middles.
+    """An enclosure of the numbers in a ciphertext or plaintext; ``values`` are the middles."""
 
-    Attributes:
-        radius: The largest distance of a plain number from its middle, over all inputs in the range.
-        deviation: The largest distance of an encrypted number from the plain one.
-    """
-
-    radius: Vector
-    deviation: Vector
+    radius: Vector  # the largest distance of a plain number from its middle, over all inputs in the range
+    deviation: Vector  # the largest distance of an encrypted number from the plain one
 
     @property
     def largest(self) -> Vector:
@@ -55,21 +50,13 @@ class Enclosed(Simulated):
 
 @dataclass(frozen=True)
 class Proof:
-    """What holds for every input in the range of a plan.
+    """What holds for every input in the range of a plan."""
 
-    Attributes:
-        output: The largest output.
-        deviation: The largest deviation of an output.
-        headroom: The least number of bits between a number and half the modulus; numbers can overflow if negative.
-        level: The level at which it is the least.
-        noise_terms: The number of noise terms, of which ``2 ** 30`` are allowed for.
-    """
-
-    output: float
-    deviation: float
-    headroom: float
-    level: int
-    noise_terms: int
+    output: float  # the largest
+    deviation: float  # the largest of an output
+    headroom: float  # the least number of bits between a number and half the modulus; numbers can overflow if negative
+    level: int  # at which that is
+    noise_terms: int  # 2**30 are allowed for
 
     @property
     def closed(self) -> bool:
@@ -85,12 +72,7 @@ class Proof:
 
 
 class ProvingEvaluator(SimulatedEvaluator):
-    """An evaluator on enclosures.
-
-    Args:
-        parameters: The scheme.
-        largest_output: A bound for the outputs from elsewhere, where intervals are too loose.
-    """
+    """An evaluator on enclosures; ``largest_output`` bounds the outputs where intervals are too loose."""
 
     def __init__(self, parameters: Parameters, *, largest_output: float = math.inf) -> None:
         super().__init__(parameters)
@@ -166,10 +148,7 @@ class ProvingEvaluator(SimulatedEvaluator):
 def prove(plan: Plan, circuit: Circuit, *, largest_output: float = math.inf) -> Proof:
     """Bound all numbers and deviations of a plan for every input in its range.
 
-    Args:
-        plan: The plan.
-        circuit: The compiled network.
-        largest_output: A sound bound for the outputs and check values, if one is known.
+    ``largest_output`` is a sound bound for the outputs and check values, if one is known.
     """
     circuit = circuit.with_check(plan.check_weights)
     evaluator = ProvingEvaluator(plan.parameters, largest_output=largest_output)

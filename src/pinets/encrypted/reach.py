@@ -32,29 +32,18 @@ _WORK = 2**22  # multiplications in a network that does not take longer
 
 @dataclass(frozen=True)
 class Reach:
-    """The largest numbers of a circuit over a range of inputs.
-
-    Attributes:
-        output: The largest output.
-        inner: The largest number inside the circuit, by the number of levels spent when it is known.
-        proven: Whether this holds for every input, or was searched for.
-        covers: Whether it is about every input in the range, or about given inputs alone.
-    """
+    """The largest numbers of a circuit over a range of inputs."""
 
     output: float
-    inner: dict[int, float]
-    proven: bool
-    covers: Literal["range", "inputs"] = "range"
+    inner: dict[int, float]  # inside the circuit, by the number of levels spent when they are known
+    proven: bool  # or searched for
+    covers: Literal["range", "inputs"] = "range"  # every input in the range, or given inputs alone
 
 
 def proven_reach(circuit: Circuit, low: float, high: float, known: float = 0.0) -> Reach:
     """Sound bounds for every input with numbers from ``low`` to ``high``; infinite if they overflow.
 
-    Args:
-        circuit: The circuit.
-        low: The least number in an input.
-        high: The largest number in an input.
-        known: An output that occurs, to tell how tight a bound is.
+    ``known`` is an output that occurs, to tell how tight a bound is.
     """
     box = [torch.full((1, circuit.size), edge, dtype=torch.float64) for edge in (low, high)]
     output, inner = _propagate(circuit, *box)
@@ -66,13 +55,9 @@ def proven_reach(circuit: Circuit, low: float, high: float, known: float = 0.0) 
 
 
 def searched_reach(circuit: Circuit, low: float, high: float, starts: Tensor) -> Reach:
-    """The largest numbers that gradient ascent finds in the range, times ``2 ** SEARCH_MARGIN``.
+    """The largest numbers that gradient ascent finds from ``low`` to ``high``, times ``2 ** SEARCH_MARGIN``.
 
-    Args:
-        circuit: The circuit.
-        low: The least number in an input.
-        high: The largest number in an input.
-        starts: Inputs to start from, beside random ones.
+    ``starts`` are inputs to start from, beside random ones.
     """
     found = torch.cat([starts, *(_climb(circuit, low, high, starts, value) for value in range(len(circuit.sizes)))])
     output, inner = _propagate(circuit, found, found)
@@ -165,7 +150,7 @@ def _climb(circuit: Circuit, low: float, high: float, starts: Tensor, value: int
     best = x
     for step in range(steps):
         x = x.detach().requires_grad_()
-        entries = _entries(circuit, x, value)
+        entries = circuit.values(x)[value] if value else circuit(x)
         goal = sign * entries[rows, rows // 2 % entries.shape[1]]
         (slope,) = torch.autograd.grad(goal.sum(), x)
         if step == 0:
@@ -176,9 +161,3 @@ def _climb(circuit: Circuit, low: float, high: float, starts: Tensor, value: int
         stride = (high - low) * (0.3 if step < steps // 2 else 0.05)
         x = (x.detach() + stride * slope.sign()).clamp(low, high)
     return best
-
-
-def _entries(circuit: Circuit, x: Tensor, value: int) -> Tensor:
-    if value == 0:
-        return circuit(x)
-    return circuit.values(x)[value]

@@ -147,11 +147,7 @@ class SealDecryptor:
 class SealEvaluator:
     """SEAL's evaluator as :class:`pinets.encrypted.backend.Evaluator`.
 
-    Args:
-        scheme: The scheme.
-        relinearisation: The key for relinearisation, in the compact form.
-        rotation: The keys for rotations, in the compact form.
-        rotations: The steps that the keys must be for.
+    Keys are given in the compact form; ``rotations`` are the steps that those for rotations must be for.
     """
 
     def __init__(

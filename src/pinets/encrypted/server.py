@@ -181,12 +181,6 @@ def key_file_bytes(plan: Plan) -> int:
 
 
 def request_bytes(plan: Plan, groups: int = 1) -> int:
-    """The size of encrypted inputs, without the container around them.
-
-    Args:
-        plan: The plan.
-        groups: The number of ciphertexts, or sets of them.
-    """
-    size = plan.parts
-    primes = plan.parameters.levels + 1
-    return groups * size * SealScheme(plan.parameters).compact.ciphertext_bytes(primes, seeded=True)
+    """The size of so many encrypted ciphertexts, or sets of them, without the container around them."""
+    each = SealScheme(plan.parameters).compact.ciphertext_bytes(plan.parameters.levels + 1, seeded=True)
+    return groups * plan.parts * each

@@ -41,11 +41,6 @@ class Simulated:
 class SimulatedEvaluator:
     """Simulates an evaluator, counts its operations, and refuses numbers and scales that are too large.
 
-    Args:
-        parameters: The simulated scheme.
-        noise: Whether to add noise.
-        seed: The seed of the noise.
-
     Attributes:
         counts: The number of operations, by name and level.
         rotations: The rotation steps, each of which needs a key.

@@ -20,16 +20,10 @@ _CHUNK = 256  # columns of a matrix that are computed at once
 
 @dataclass(frozen=True, eq=False)
 class Stencil:
-    """A convolution with zero padding that keeps the size, after average pooling over cells of ``pool`` x ``pool``.
+    """A convolution with zero padding that keeps the size, after average pooling over cells of ``pool`` x ``pool``."""
 
-    Attributes:
-        weight: The kernel, of shape (channels out, channels in, odd, odd).
-        image: Channels, height and width of the map that comes in.
-        pool: The side of the cells; 1 for no pooling.
-    """
-
-    weight: Tensor
-    image: tuple[int, int, int]
+    weight: Tensor  # the kernel, (channels out, channels in, odd, odd)
+    image: tuple[int, int, int]  # channels, height and width of the map that comes in
     pool: int = 1
 
     def __post_init__(self) -> None:

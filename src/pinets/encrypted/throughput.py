@@ -21,11 +21,7 @@ def one_by_one(compute: Callable[[int], Ciphertext], numbers: Sequence[int]) -> 
 
 
 class ThroughputProgram:
-    """A circuit for one ciphertext per feature.
-
-    Args:
-        circuit: The circuit to evaluate.
-    """
+    """A circuit for one ciphertext per feature."""
 
     def __init__(self, circuit: Circuit) -> None:
         self.circuit = circuit.dense

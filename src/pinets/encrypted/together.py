@@ -11,11 +11,7 @@ __all__ = ["TogetherEvaluator"]
 
 
 class TogetherEvaluator:
-    """An evaluator whose ciphertexts are lists of ciphertexts of another evaluator, one for each input.
-
-    Args:
-        evaluator: The evaluator of single ciphertexts.
-    """
+    """An evaluator whose ciphertexts are lists of ciphertexts of another evaluator, one for each input."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._one = evaluator

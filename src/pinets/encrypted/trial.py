@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 import time
@@ -16,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from pinets._files import PathLike
-from pinets._modes import evaluating
 from pinets.encrypted.circuit import Circuit
 from pinets.encrypted.folders import (
     EVALUATION_KEYS,
@@ -168,12 +168,8 @@ def run_trial(
 
 def _plain(network: nn.Module, inputs: Tensor) -> np.ndarray:
     """The outputs of the network in double precision; the network is not changed."""
-    state = {
-        name: value.double() if value.is_floating_point() else value
-        for name, value in (*network.named_parameters(), *network.named_buffers())
-    }
-    with torch.no_grad(), evaluating(network):
-        return torch.func.functional_call(network, state, inputs.double()).flatten(1).numpy()
+    with torch.no_grad():
+        return copy.deepcopy(network).double().eval()(inputs.double()).flatten(1).numpy()
 
 
 class _Clock:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from pinets.encrypted import errors
+from pinets.encrypted.errors import EncryptedError
 
 __all__ = ["fork_map", "worker_count"]
 
@@ -72,31 +72,30 @@ def _work(compute: Callable[[int], bytes], numbers: Sequence[int], pipe: Connect
         inherited.close()
     with suppress(BrokenPipeError):  # the parent is gone
         for number in numbers:
-            failure, result = b"", b""
-            try:
-                result = compute(number)
-            except Exception as error:
-                failure = f"{type(error).__name__}: {error}".encode(errors="surrogateescape")
-            pipe.send_bytes(failure)
-            if failure:
+            answer = _answer(compute, number)
+            pipe.send(answer)
+            if isinstance(answer, Exception):
                 return
-            pipe.send_bytes(result)
+
+
+def _answer(compute: Callable[[int], bytes], number: int) -> bytes | Exception:
+    """The result, or the error: ours as it is, another in words, since not all of them can be sent."""
+    try:
+        return compute(number)
+    except EncryptedError as error:
+        return error
+    except Exception as error:
+        return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _receive(process: BaseProcess, pipe: Connection) -> bytes:
     try:
-        failure = pipe.recv_bytes()
-        if not failure:
-            return pipe.recv_bytes()
+        answer = pipe.recv()
     except (EOFError, OSError):
         raise RuntimeError(f"a process ended before it was done: {_cause_of_death(process)}") from None
-    raise _as_error(failure.decode(errors="surrogateescape"))
-
-
-def _as_error(failure: str) -> Exception:
-    """The error that a process reported: of its own class if that is ours, else a RuntimeError."""
-    name, _, text = failure.partition(": ")
-    return getattr(errors, name)(text) if name in errors.__all__ else RuntimeError(failure)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def _cause_of_death(process: BaseProcess) -> str:

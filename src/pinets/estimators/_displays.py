@@ -38,14 +38,7 @@ def _axes(count: int, axes: Any, width: float = 3.4, height: float = 2.8) -> tup
 
 
 def partial_dependence(formula: Formula, rows: np.ndarray, columns: list[int], values: np.ndarray) -> np.ndarray:
-    """The mean over the rows of a formula with some columns at given values, exact.
-
-    Args:
-        formula: Of the columns.
-        rows: The data.
-        columns: The columns that are fixed.
-        values: What they are fixed at, of shape (points, columns).
-    """
+    """The mean over the rows of a formula with some columns fixed at values of shape (points, columns), exact."""
     shifted, fixed = rows - formula.centers, values - formula.centers[columns]
     out = np.full(len(values), formula.constant)
     for term in formula.terms:

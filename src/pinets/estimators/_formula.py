@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from pinets.algebra import expand
+from pinets.algebra.domains.dense import monomials_of
 from pinets.algebra.monomials import Table
 from pinets.estimators.scaling import Scaling, fold
 from pinets.estimators.terms import Terms
@@ -27,19 +28,12 @@ _MOST_TERMS = 2000
 
 @dataclass(frozen=True)
 class Variables:
-    """What the columns of a polynomial are called, and what is known of them.
-
-    Attributes:
-        names: One for each column.
-        groups: Columns with the same number come from one raw column.
-        indicators: Which columns are 0 or 1.
-        references: For every raw column of categories the one without an indicator.
-    """
+    """What the columns of a polynomial are called, and what is known of them."""
 
     names: list[str]
-    groups: np.ndarray
-    indicators: np.ndarray
-    references: Mapping[str, Any] = field(default_factory=dict)
+    groups: np.ndarray  # columns with the same number come from one raw column
+    indicators: np.ndarray  # which columns are 0 or 1
+    references: Mapping[str, Any] = field(default_factory=dict)  # of raw columns, the category without an indicator
 
 
 @dataclass(frozen=True)
@@ -59,6 +53,7 @@ class Term:
     share: float = math.nan
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Formula:
     """A polynomial of named columns: ``constant + sum of coefficient * product of (column - center)``.
 
@@ -69,22 +64,25 @@ class Formula:
         target: What it is a formula of.
         constant: The value where every column is at its center.
         terms: A list of :class:`Term`.
-        names: The names of the columns.
+        variables: The names of the columns, and what is known of them.
         centers: What is subtracted from each column before it is multiplied.
-        references: For columns of categories, the category that has no term: all others are compared with it.
     """
 
-    def __init__(
-        self, target: str, constant: float, terms: list[Term], variables: Variables, centers: np.ndarray
-    ) -> None:
-        self.target, self.constant, self.terms, self.variables, self.centers = (
-            target,
-            constant,
-            terms,
-            variables,
-            centers,
-        )
-        self.names, self.references = variables.names, variables.references
+    target: str
+    constant: float
+    terms: list[Term]
+    variables: Variables
+    centers: np.ndarray
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return self.variables.names
+
+    @property
+    def references(self) -> Mapping[str, Any]:
+        """For columns of categories, the category that has no term: all others are compared with it."""
+        return self.variables.references
 
     def __len__(self) -> int:
         return len(self.terms)
@@ -99,24 +97,26 @@ class Formula:
 
     def top(self, count: int) -> Formula:
         """The formula with its first terms only; for a fit with few terms use the estimator's ``simplify``."""
-        return Formula(self.target, self.constant, self.terms[:count], self.variables, self.centers)
+        return replace(self, terms=self.terms[:count])
 
     def rounded(self, digits: int = 3) -> Formula:
         """The same with so many significant digits."""
         terms = [replace(term, coefficient=_round(term.coefficient, digits)) for term in self.terms]
-        return Formula(self.target, _round(self.constant, digits), terms, self.variables, self.centers)
+        return replace(self, constant=_round(self.constant, digits), terms=terms)
 
-    def factor(self, column: int) -> str:
-        """A column as it is multiplied: ``age`` or ``(age - 38.6)``."""
-        center = self.centers[column]
-        if center == 0:
-            return self.names[column]
-        return f"({self.names[column]} {'-' if center > 0 else '+'} {abs(center):.10g})"
-
-    def product(self, term: Term, *, times: str = " * ", power: str = "^") -> str:
+    def product(self, term: Term) -> str:
         """The columns of a term: ``age * (income - 3.9)^2``."""
-        powers = [(column, len(list(run))) for column, run in itertools.groupby(term.columns)]
-        return times.join(self.factor(column) + (f"{power}{count}" if count > 1 else "") for column, count in powers)
+        return " * ".join(self._factors(term, self.names, "^{}"))
+
+    def _factors(self, term: Term, names: Sequence[str], power: str) -> list[str]:
+        """The columns of a term under these names, minus their centers, with the powers written like ``power``."""
+        out = []
+        for column, run in itertools.groupby(term.columns):
+            center, count = self.centers[column], len(list(run))
+            sign = "-" if center > 0 else "+"
+            factor = f"({names[column]} {sign} {abs(center):.10g})" if center else names[column]
+            out.append(factor + power.format(count) if count > 1 else factor)
+        return out
 
     def text(self, digits: int = 3, top: int | None = None) -> str:
         """The formula in one line, such as ``price = 2.1 + 0.43 * rooms``."""
@@ -143,16 +143,10 @@ class Formula:
     def latex(self, digits: int = 3, top: int | None = None) -> str:
         r"""The formula in LaTeX, names as text."""
         shown = self.terms if top is None else self.terms[:top]
+        names = [rf"\text{{{_tex(name)}}}" for name in self.names]
         out = rf"\text{{{_tex(self.target)}}} = {_tex_number(self.constant, digits)}"
         for term in shown:
-            powers = [(column, len(list(run))) for column, run in itertools.groupby(term.columns)]
-            factors = []
-            for column, count in powers:
-                center = self.centers[column]
-                name = rf"\text{{{_tex(self.names[column])}}}"
-                if center:
-                    name = rf"({name} {'-' if center > 0 else '+'} {abs(center):.10g})"
-                factors.append(name + (f"^{{{count}}}" if count > 1 else ""))
+            factors = self._factors(term, names, "^{{{}}}")
             sign = "-" if term.coefficient < 0 else "+"
             out += rf" {sign} {_tex_number(abs(term.coefficient), digits)}\, " + r" \cdot ".join(factors)
         return out + (r" + \cdots" if len(shown) < len(self.terms) else "")
@@ -229,14 +223,12 @@ def read_formula(
         output: Which output.
         center: Whether numbers are taken from (rounded) means, which makes terms nearly independent of each other.
     """
-    mean, scale = (each.cpu().double().numpy() for each in (scaling.mean, scaling.scale))
-    ignored = scaling.ignored.cpu().numpy()
+    scaling = scaling.to("cpu", torch.float64)
     indicators = variables.indicators | np.isin(rows, (0.0, 1.0)).all(axis=0)
     centers = formula_centers(scaling, indicators, center)
-    shifted = Scaling(
-        torch.tensor(mean - centers), torch.tensor(scale), torch.tensor(ignored), scaling.low, scaling.high
-    )
-    constant, products, coefficients = _monomials(fold(network, shifted, target_scaling), scale, output)
+    shifted = replace(scaling, mean=scaling.mean - torch.from_numpy(centers))
+    found = _monomials(fold(network, shifted, target_scaling), scaling.scale.numpy(), output)
+    constant, products, coefficients = found
     merged: dict[tuple[int, ...], float] = {}
     for product, coefficient in zip(products, coefficients, strict=True):
         known = _merge(product, variables.groups, indicators)
@@ -260,10 +252,9 @@ def read_formula(
 
 def formula_centers(scaling: Scaling, indicators: np.ndarray, center: bool) -> np.ndarray:
     """What a formula subtracts from every column: its mean, rounded to about a hundredth of the deviation, or zero."""
-    mean, scale = (each.cpu().double().numpy() for each in (scaling.mean, scaling.scale))
     if not center:
-        return np.zeros_like(mean)
-    rounded = [_center(*pair) for pair in zip(mean.tolist(), scale.tolist(), strict=True)]
+        return np.zeros(len(scaling.mean))
+    rounded = [_center(*pair) for pair in zip(scaling.mean.tolist(), scaling.scale.tolist(), strict=True)]
     return np.where(indicators | scaling.ignored.cpu().numpy(), 0.0, rounded)
 
 
@@ -285,14 +276,11 @@ def _monomials(
     found = expand(network, example)
     products, coefficients = [], []
     for degree in range(1, found.degree + 1):
-        columns = torch.combinations(torch.arange(features), degree, with_replacement=True).reshape(-1, degree)
-        index: tuple[int | torch.Tensor, ...] = (output, *columns.unbind(1))
-        values = found.coefficients[degree][index].numpy() * _orders(columns.numpy())
-        used = np.flatnonzero(values)
-        size = np.abs(values[used]) * scale[columns.numpy()[used]].prod(axis=1)
-        used = used[np.argsort(-size, kind="stable")[:most]]
-        products += list(map(tuple, columns.numpy()[used].tolist()))
-        coefficients.append(values[used])
+        columns, values = (each.numpy() for each in monomials_of(found.coefficients[degree][output : output + 1]))
+        size = np.abs(values[0]) * scale[columns].prod(axis=1)
+        used = np.argsort(-size, kind="stable")[: min(most, np.count_nonzero(values))]
+        products += list(map(tuple, columns[used].tolist()))
+        coefficients.append(values[0, used])
     together = np.concatenate(coefficients) if coefficients else np.zeros(0)
     return float(found.coefficients[0][output]), products, together
 
@@ -303,16 +291,6 @@ def all_monomials(network: Polynomial, features: int, output: int) -> tuple[list
         raise ValueError(f"a polynomial of order {network.order} in {features} columns has too many products to list")
     _, products, coefficients = _monomials(network, np.ones(features), output, most=_MOST_SEARCHED)
     return products, coefficients
-
-
-def _orders(columns: np.ndarray) -> np.ndarray:
-    """In how many orders the columns of every product can be written."""
-    degree = columns.shape[1]
-    orders, run = np.full(len(columns), float(math.factorial(degree))), np.ones(len(columns))
-    for position in range(1, degree):
-        run = np.where(columns[:, position] == columns[:, position - 1], run + 1, 1)
-        orders /= run
-    return orders
 
 
 def _merge(product: Sequence[int], groups: np.ndarray, indicators: np.ndarray) -> tuple[int, ...] | None:

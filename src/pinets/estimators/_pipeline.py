@@ -15,7 +15,6 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, OneHotEncoder, Rob
 
 from pinets.estimators._formula import Formula, Variables, read_formula
 from pinets.estimators.base import PolynomialNet
-from pinets.estimators.scaling import Scaling
 
 __all__ = ["formula"]
 
@@ -82,7 +81,7 @@ def formula(
     scale = torch.tensor([column.scale for column in columns], dtype=torch.float64)
     shift = torch.tensor([column.shift for column in columns], dtype=torch.float64)
     own = network.feature_scaling_.to("cpu", torch.float64)
-    scaling = Scaling((own.mean - shift) / scale, own.scale / scale, own.ignored, own.low, own.high)
+    scaling = replace(own, mean=(own.mean - shift) / scale, scale=own.scale / scale)
     rows = network._rows(None if X is None else estimator[:-1].transform(X))
     return read_formula(
         network.module_,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -16,17 +17,18 @@ from sklearn.utils.validation import _check_y, check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from pinets.engine.in_memory import adamw
-from pinets.estimators.closed import automatic_orders, choose_solver, clip_rare_values, distinct, fit_closed
+from pinets.estimators.closed import automatic_orders, choose_solver, clip_rare_values, distinct
 from pinets.estimators.columns import Columns, categorical_positions, has_missing, is_frame
 from pinets.estimators.descent import LARGEST_BATCH, Descent
-from pinets.estimators.exact import WORTH_PER_DEGREE, TermFit
+from pinets.estimators.exact import WORTH_PER_DEGREE, TermFit, fit_terms
 from pinets.estimators.factored import network_of
-from pinets.estimators.kernel import RowFit
+from pinets.estimators.kernel import RowFit, fit_rows
 from pinets.estimators.monotone import Box, constrain, read_constraints
 from pinets.estimators.parameters import check_device, check_parameters
 from pinets.estimators.persistence import arrays_of, network_from, network_state, tensors_of
 from pinets.estimators.reading import SAMPLE, SAMPLE_CELLS, Reading
 from pinets.estimators.scaling import Scaling, farthest, fold
+from pinets.estimators.terms import allowed_products
 from pinets.polynomial import Polynomial
 
 __all__ = ["PolynomialNet"]
@@ -37,57 +39,33 @@ _LEAST_WEIGHT = 1e-30  # of a sample, beside the largest: below, it changes no s
 _PRIVATE_STATE = ("_generator", "_optimizer", "_made_with", "_several_outputs", "_target_range")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
     """The base of both estimators, which add what depends on the kind of targets.
 
     The arguments are explained in :class:`pinets.estimators.PolynomialNetClassifier`.
     """
 
-    module_: Polynomial
-    columns_: Columns
-    feature_scaling_: Scaling
-    _targets_accepted: Mapping[str, bool] = {}  # options of scikit-learn's validate_data
+    order: int | Literal["auto"] = "auto"
+    solver: Literal["auto", "terms", "rows", "adam"] = "auto"
+    weight_decay: float | Literal["auto"] = "auto"
+    clip: float | Literal["auto"] | None = "auto"
+    categorical_features: Any = "auto"
+    missing_values: Literal["indicator", "error"] = "indicator"
+    monotonic_cst: Any = None
+    model: Literal["ccp", "ncp", "ncp_skip"] = "ccp"
+    rank: int = 32
+    max_epochs: int = 100
+    learning_rate: float | Literal["auto"] = "auto"
+    batch_size: int | Literal["auto"] = "auto"
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: int = 10
+    device: str | torch.device = "cpu"
+    random_state: int | np.random.RandomState | None = None
+    verbose: bool = False
 
-    def __init__(
-        self,
-        *,
-        order: int | Literal["auto"] = "auto",
-        solver: Literal["auto", "terms", "rows", "adam"] = "auto",
-        weight_decay: float | Literal["auto"] = "auto",
-        clip: float | Literal["auto"] | None = "auto",
-        categorical_features: Any = "auto",
-        missing_values: Literal["indicator", "error"] = "indicator",
-        monotonic_cst: Any = None,
-        model: Literal["ccp", "ncp", "ncp_skip"] = "ccp",
-        rank: int = 32,
-        max_epochs: int = 100,
-        learning_rate: float | Literal["auto"] = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 10,
-        device: str | torch.device = "cpu",
-        random_state: int | np.random.RandomState | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.order = order
-        self.solver = solver
-        self.weight_decay = weight_decay
-        self.clip = clip
-        self.categorical_features = categorical_features
-        self.missing_values = missing_values
-        self.monotonic_cst = monotonic_cst
-        self.model = model
-        self.rank = rank
-        self.max_epochs = max_epochs
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    _targets_accepted: ClassVar[Mapping[str, bool]] = {}  # options of scikit-learn's validate_data
 
     @abstractmethod
     def _learn_targets(self, y: np.ndarray, weights: np.ndarray | None, *, whole: bool = True) -> int:
@@ -155,17 +133,17 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
             clip=self.clip is not None,
         )
         z = scaling.apply(torch.from_numpy(columns)).numpy()
-        fitted = fit_closed(
-            z,
-            targets,
-            share,
-            self.columns_.sources,
-            solver=self.solver_,
-            orders=orders,
-            strength=None if self.weight_decay == "auto" else float(self.weight_decay),
-            classify=is_classifier(self),
-            unit=unit,
-        )
+        options: dict[str, Any] = {
+            "orders": orders,
+            "strength": None if self.weight_decay == "auto" else float(self.weight_decay),
+            "classify": is_classifier(self),
+            "unit": unit,
+        }
+        fitted: TermFit | RowFit
+        if self.solver_ == "rows":
+            fitted = fit_rows(z, targets, share, **options)
+        else:
+            fitted = fit_terms(z, targets, share, allowed_products(z, self.columns_.sources), **options)
         device, own_type = check_device(self.device), torch.float64 if dtype == np.float64 else torch.float32
         scaling = scaling.to("cpu", own_type)
         if self.monotonic_cst is not None:
@@ -278,9 +256,7 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
             y = _check_y(y, **{"multi_output": False, "y_numeric": False, **self._targets_accepted}, estimator=self)
             check_consistent_length(X, y)
         else:
-            finite = "allow-nan" if self.missing_values == "indicator" else True
-            options = {"accept_sparse": "csr", "dtype": FLOATS, "ensure_all_finite": finite}
-            X, y = validate_data(self, X, y, reset=reset, **options, **self._targets_accepted)
+            X, y = validate_data(self, X, y, reset=reset, **self._columns_accepted, **self._targets_accepted)
         if sparse.issparse(y):
             raise ValueError("y must be dense, got a sparse matrix; convert it with y.toarray()")
         weights = self._check_weights(sample_weight, y)
@@ -291,6 +267,11 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
             share = None if weights is None else weights / weights.sum()
             self.columns_ = Columns.learn(X, categorical, share)
         return self._encode_columns(X), y, weights
+
+    @property
+    def _columns_accepted(self) -> dict[str, Any]:
+        finite = "allow-nan" if self.missing_values == "indicator" else True
+        return {"accept_sparse": "csr", "dtype": FLOATS, "ensure_all_finite": finite}
 
     def _check_weights(self, sample_weight: Any, y: np.ndarray) -> np.ndarray | None:
         """The weights, at a scale that cannot overflow; what is lost beside the largest counts as zero."""
@@ -319,8 +300,7 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
             if len(X) == 0:
                 raise ValueError("X must have at least one row, got none")
         else:
-            finite = "allow-nan" if self.missing_values == "indicator" else True
-            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS, ensure_all_finite=finite)
+            X = validate_data(self, X, reset=False, **self._columns_accepted)
         return self._encode_columns(X)
 
     def _encode_columns(self, X: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from pinets.estimators.base import PolynomialNet
 __all__ = ["PolynomialNetClassifier"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PolynomialNetClassifier(ClassifierMixin, PolynomialNet):  # type: ignore[misc]
     r"""Classify with a polynomial of the features.
 
@@ -88,50 +90,7 @@ class PolynomialNetClassifier(ClassifierMixin, PolynomialNet):  # type: ignore[m
         2
     """
 
-    def __init__(
-        self,
-        *,
-        order: int | Literal["auto"] = "auto",
-        solver: Literal["auto", "terms", "rows", "adam"] = "auto",
-        weight_decay: float | Literal["auto"] = "auto",
-        clip: float | Literal["auto"] | None = "auto",
-        categorical_features: Any = "auto",
-        missing_values: Literal["indicator", "error"] = "indicator",
-        monotonic_cst: Any = None,
-        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
-        model: Literal["ccp", "ncp", "ncp_skip"] = "ccp",
-        rank: int = 32,
-        max_epochs: int = 100,
-        learning_rate: float | Literal["auto"] = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 10,
-        device: str | torch.device = "cpu",
-        random_state: int | np.random.RandomState | None = None,
-        verbose: bool = False,
-    ) -> None:
-        super().__init__(
-            order=order,
-            solver=solver,
-            weight_decay=weight_decay,
-            clip=clip,
-            categorical_features=categorical_features,
-            missing_values=missing_values,
-            monotonic_cst=monotonic_cst,
-            model=model,
-            rank=rank,
-            max_epochs=max_epochs,
-            learning_rate=learning_rate,
-            batch_size=batch_size,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            device=device,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.class_weight = class_weight
+    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go through these samples once, from where the last call ended, at a constant learning rate.

@@ -1,4 +1,4 @@
-"""Which way to fit a table, and the fits that need no mini-batches."""
+"""Which way to fit a table, and what is done to it before a fit without mini-batches."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import math
 
 import numpy as np
 
-from pinets.estimators.exact import TermFit, fit_terms, most_terms
-from pinets.estimators.kernel import RowFit, fit_rows
+from pinets.estimators.exact import fit_terms, most_terms
 from pinets.estimators.solve import rows_to_choose_by
 from pinets.estimators.terms import allowed_products
 
-__all__ = ["automatic_orders", "choose_solver", "clip_rare_values", "distinct", "fit_closed"]
+__all__ = ["automatic_orders", "choose_solver", "clip_rare_values", "distinct"]
 
 FEW_TERMS = 300  # a polynomial that small may have an order of 4 or 5 as well
 MOST_ROWS = 100_000  # for the fit by terms; beyond, mini-batches
@@ -116,22 +115,3 @@ def _additive_error(columns: np.ndarray, targets: np.ndarray, share: np.ndarray)
     z = z[:, deviation > 0]
     alone = np.diag(np.diag(allowed_products(z, np.arange(z.shape[1]))))
     return fit_terms(z, targets, share, alone, orders=(3,)).error
-
-
-def fit_closed(
-    columns: np.ndarray,
-    targets: np.ndarray,
-    share: np.ndarray,
-    groups: np.ndarray,
-    *,
-    solver: str,
-    orders: tuple[int, ...],
-    strength: float | None,
-    classify: bool,
-    unit: float,
-) -> TermFit | RowFit:
-    """Fit a polynomial to standardised columns; ``groups`` says which are never multiplied with each other."""
-    if solver == "rows":
-        return fit_rows(columns, targets, share, orders=orders, strength=strength, classify=classify, unit=unit)
-    allowed = allowed_products(columns, groups)
-    return fit_terms(columns, targets, share, allowed, orders=orders, strength=strength, classify=classify, unit=unit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -72,30 +73,20 @@ def _holds_categories(column: Any) -> bool:
     return False
 
 
+@dataclass
 class Columns:
     """How raw columns become the columns of the polynomial; learnt from the samples of ``fit``.
 
     A column of categories becomes an indicator (0 or 1) for each of its categories but the most frequent, which is the
     reference. A category that ``fit`` has not seen counts as the reference. Missing categories are a category of their
     own. A missing number counts as the column's mean, and where ``fit`` saw some, an indicator says so.
-
-    Attributes:
-        levels: For every column of categories, by its number, the categories that have an indicator.
-        reference: For every column of categories the one that has none.
-        fill: The means of the other columns, by number.
-        flagged: The numbers of the columns with an indicator of missing values.
-        width: How many raw columns there are.
     """
 
-    def __init__(
-        self,
-        width: int,
-        levels: dict[int, list[Any]],
-        reference: dict[int, Any],
-        fill: dict[int, float],
-        flagged: list[int],
-    ) -> None:
-        self.width, self.levels, self.reference, self.fill, self.flagged = width, levels, reference, fill, flagged
+    width: int  # of the raw table
+    levels: dict[int, list[Any]]  # for every column of categories, by its number, those that have an indicator
+    reference: dict[int, Any]  # for every column of categories the one that has none
+    fill: dict[int, float]  # the means of the other columns, by number
+    flagged: list[int]  # the columns with an indicator of missing values
 
     @classmethod
     def learn(cls, X: Any, categorical: Sequence[int], share: np.ndarray | None = None) -> Columns:

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from torch import nn
 
 from pinets.engine.in_memory import History, Samples, adamw, fit
-from pinets.estimators.parameters import check_device, check_model, check_parameters
+from pinets.estimators.parameters import MODELS, check_device, check_parameters
 from pinets.estimators.scaling import Scaling, farthest
 from pinets.polynomial import Polynomial
 
@@ -126,7 +126,7 @@ class Descent:
         # Layers draw their weights from torch's global generator: borrow it, and give it back as it was.
         with _drawing_weights, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(drawing)
-            module = check_model(self.model)(X.shape[1], outputs, order=order, rank=rank, dtype=dtype)
+            module = MODELS[self.model](X.shape[1], outputs, order=order, rank=rank, dtype=dtype)
         # Start from a constant, so that what the samples leave open stays flat instead of random.
         nn.init.zeros_(cast("nn.Linear", module.head).weight)
         self.module_ = module.to(device).eval()

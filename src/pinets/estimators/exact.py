@@ -52,29 +52,17 @@ def most_terms(rows: int) -> int:
 
 @dataclass(frozen=True)
 class _Basis:
-    """Terms on the data, each centred and with variance one.
-
-    Attributes:
-        terms: The products.
-        columns: What they are products of.
-        targets: Centred, of shape (rows, outputs).
-        share: The weights of the rows, which sum to one.
-        unit: The weight of one sample.
-        mean: The mean of every product.
-        scale: Its deviation; infinite where it is constant on the data.
-        covariance: Of the terms.
-        moments: The mean products of terms and targets.
-    """
+    """Terms on the data, each centred and with variance one."""
 
     terms: Terms
-    columns: np.ndarray
-    targets: np.ndarray
-    share: np.ndarray
-    unit: float
-    mean: np.ndarray
-    scale: np.ndarray
+    columns: np.ndarray  # of which the terms are products
+    targets: np.ndarray  # centred, of shape (rows, outputs)
+    share: np.ndarray  # the weights of the rows, which sum to one
+    unit: float  # the weight of one sample
+    mean: np.ndarray  # of every product
+    scale: np.ndarray  # its deviation; infinite where it is constant on the data
     covariance: np.ndarray
-    moments: np.ndarray
+    moments: np.ndarray  # the mean products of terms and targets
 
     @classmethod
     def of(cls, terms: Terms, columns: np.ndarray, targets: np.ndarray, share: np.ndarray, unit: float) -> _Basis:

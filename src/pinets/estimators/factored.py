@@ -7,6 +7,8 @@ coefficients. A quadratic polynomial of d columns so takes a state of size d, a 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import nn
@@ -50,28 +52,19 @@ def network_of_terms(fit: TermFit, columns: int, dtype: torch.dtype) -> Polynomi
         for step, column in enumerate(prefix):
             views[step, position::size, column] = 1.0
             biases[step, position::size] = 0.0
-    head = np.zeros((outputs, size * outputs))
-    for output in range(outputs):
-        head[output, output * size : (output + 1) * size] = 1.0
-    if order == 1:  # no gate carries the coefficients: the head does
-        for (position, _), coefficient in zip(places, fit.coefficients, strict=True):
-            for output in range(outputs):
-                head[output, output * size + position] = coefficient[output]
-    else:
-        for (position, last), coefficient in zip(places, fit.coefficients, strict=True):
-            for output in range(outputs):
-                if last is None:
-                    biases[-1, output * size + position] = coefficient[output]
-                else:
-                    views[-1, output * size + position, last] = coefficient[output]
+    head = np.kron(np.eye(outputs), np.ones(size))
+    for (position, last), coefficient in zip(places, fit.coefficients, strict=True):
+        at = position + size * np.arange(outputs)
+        if order == 1:  # no gate carries the coefficients: the head does
+            head[np.arange(outputs), at] = coefficient
+        elif last is None:
+            biases[-1, at] = coefficient
+        else:
+            views[-1, at, last] = coefficient
     network = empty_network(columns, outputs, size * outputs, order, dtype)
-    layers = [network.start, *(step.gate for step in network.steps)]
-    with torch.no_grad():
-        for layer, weight, bias in zip(layers, views, biases, strict=True):
-            layer.weight.copy_(torch.from_numpy(weight))  # type: ignore[operator, union-attr]
-            layer.bias.copy_(torch.from_numpy(bias))  # type: ignore[operator, union-attr]
-        network.head.weight.copy_(torch.from_numpy(head))  # type: ignore[operator, union-attr]
-        network.head.bias.copy_(torch.from_numpy(fit.constant))  # type: ignore[operator, union-attr]
+    for layer, weight, bias in zip(_views(network), views, biases, strict=True):
+        _set(layer, weight, bias)
+    _set(network.head, head, fit.constant)
     return network
 
 
@@ -80,9 +73,18 @@ def network_of_rows(fit: RowFit, dtype: torch.dtype) -> CCP:
     rows, columns = fit.factors[0].shape
     network = CCP(columns, len(fit.constant), rank=rows, order=fit.order, device="meta", dtype=dtype)
     network.to_empty(device="cpu")
-    with torch.no_grad():
-        for layer, factor in zip([network.start, *(step.gate for step in network.steps)], fit.factors, strict=True):
-            layer.weight.copy_(torch.from_numpy(factor))  # type: ignore[operator, union-attr]
-        network.head.weight.copy_(torch.from_numpy(fit.coefficients.T.copy()))  # type: ignore[operator, union-attr]
-        network.head.bias.copy_(torch.from_numpy(fit.constant))  # type: ignore[operator, union-attr]
+    for layer, factor in zip(_views(network), fit.factors, strict=True):
+        _set(layer, factor)
+    _set(network.head, fit.coefficients.T, fit.constant)
     return network.eval()
+
+
+def _views(network: Polynomial) -> list[nn.Module]:
+    return [network.start, *(step.gate for step in network.steps)]
+
+
+def _set(layer: Any, weight: np.ndarray, bias: np.ndarray | None = None) -> None:
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor(weight))
+        if bias is not None:
+            layer.bias.copy_(torch.tensor(bias))

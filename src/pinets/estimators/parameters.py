@@ -2,63 +2,32 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import torch
 
 from pinets.layers import CCP, NCP, NCPSkip
 
-__all__ = [
-    "MODELS",
-    "check_at_least_one",
-    "check_between",
-    "check_choice",
-    "check_device",
-    "check_flag",
-    "check_model",
-    "check_parameters",
-]
+__all__ = ["MODELS", "check_device", "check_parameters"]
 
 MODELS: dict[str, type[CCP] | type[NCP]] = {"ccp": CCP, "ncp": NCP, "ncp_skip": NCPSkip}
 
 
-def check_model(word: Any) -> type[CCP] | type[NCP]:
-    """The class a word stands for.
-
-    >>> check_model("npc")
-    Traceback (most recent call last):
-    ValueError: model must be one of 'ccp', 'ncp', 'ncp_skip', got 'npc'; did you mean 'ncp'?
-    """
-    if isinstance(word, str) and word in MODELS:
-        return MODELS[word]
-    nearest = difflib.get_close_matches(str(word).lower().replace("-", "_"), MODELS, n=1)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    raise ValueError(f"model must be one of {', '.join(map(repr, MODELS))}, got {word!r}{hint}")
-
-
-def check_at_least_one(name: str, value: Any) -> int:
+def check_at_least_one(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
-    return int(value)
 
 
-def check_between(name: str, value: Any, low: float, high: float = math.inf, *, low_included: bool = False) -> float:
+def check_between(name: str, value: Any, low: float, high: float = math.inf, *, low_included: bool = False) -> None:
     """A number in the open interval (low, high); the lower end may belong to it."""
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not number or not (low < value < high or (low_included and value == low)):
         rule = f"{'at least' if low_included else 'above'} {low:g}"
         rule += "" if high == math.inf else f" and below {high:g}"
         raise ValueError(f"{name} must be a finite number {rule}, got {value!r}")
-    return float(value)
-
-
-def check_flag(name: str, value: Any) -> bool:
-    if type(value).__name__ not in ("bool", "bool_"):
-        raise ValueError(f"{name} must be True or False, got {value!r}")
-    return bool(value)
 
 
 def check_device(name: Any) -> torch.device:
@@ -71,15 +40,14 @@ def check_device(name: Any) -> torch.device:
     return device
 
 
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
-    return value
 
 
 def check_parameters(estimator: Any) -> None:
     """Check all parameters of an estimator."""
-    check_model(estimator.model)
+    check_choice("model", estimator.model, tuple(MODELS))
     check_choice("solver", estimator.solver, ("auto", "terms", "rows", "adam"))
     check_choice("missing_values", estimator.missing_values, ("indicator", "error"))
     for name in ("rank", "max_epochs", "n_iter_no_change"):
@@ -94,5 +62,6 @@ def check_parameters(estimator: Any) -> None:
     if estimator.clip not in ("auto", None):
         check_between("clip", estimator.clip, 0, 0.5, low_included=True)
     check_between("validation_fraction", estimator.validation_fraction, 0, 1)
-    check_flag("early_stopping", estimator.early_stopping)
+    if not isinstance(estimator.early_stopping, (bool, np.bool_)):
+        raise ValueError(f"early_stopping must be True or False, got {estimator.early_stopping!r}")
     check_device(estimator.device)

@@ -336,7 +336,5 @@ class Reading:
         scaling = self.feature_scaling_.to("cpu", torch.float64)
         indicators = self.variables().indicators | np.isin(encoded, (0.0, 1.0)).all(axis=0)
         centers = torch.from_numpy(formula_centers(scaling, indicators, center))
-        low, high = (scaling.mean + scaling.scale * end for end in (scaling.low, scaling.high))
-        return Scaling(
-            centers, scaling.scale, scaling.ignored, (low - centers) / scaling.scale, (high - centers) / scaling.scale
-        )
+        moved = (scaling.mean - centers) / scaling.scale
+        return replace(scaling, mean=centers, low=scaling.low + moved, high=scaling.high + moved)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -55,7 +55,7 @@ class PolynomialNetRegressor(MultiOutputMixin, RegressorMixin, PolynomialNet):  
     """
 
     target_scaling_: Scaling
-    _targets_accepted: Mapping[str, bool] = {"multi_output": True, "y_numeric": True}
+    _targets_accepted: ClassVar[Mapping[str, bool]] = {"multi_output": True, "y_numeric": True}
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Go through these samples once, from where the last call ended, at a constant learning rate.

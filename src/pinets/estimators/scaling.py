@@ -21,21 +21,13 @@ _ROWS = 256  # of dense columns at a time: all at once would take a second copy 
 
 @dataclass(frozen=True)
 class Scaling:
-    r"""The affine map :math:`z = (x - \mathrm{mean}) / \mathrm{scale}` of every column; what is ignored is zero.
-
-    Attributes:
-        mean: The mean of every column.
-        scale: Its standard deviation; one for constant columns.
-        ignored: Whether each column counts for nothing, whatever it holds.
-        low: What smaller z are raised to.
-        high: What larger z are lowered to.
-    """
+    r"""The affine map :math:`z = (x - \mathrm{mean}) / \mathrm{scale}` of every column; what is ignored is zero."""
 
     mean: Tensor
-    scale: Tensor
-    ignored: Tensor
-    low: Tensor
-    high: Tensor
+    scale: Tensor  # the standard deviation; one for constant columns
+    ignored: Tensor  # whether each column counts for nothing, whatever it holds
+    low: Tensor  # what smaller z are raised to
+    high: Tensor  # what larger z are lowered to
 
     @classmethod
     def of(

@@ -36,21 +36,13 @@ def rows_to_choose_by(count: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Coordinates:
-    """A centred basis in principal coordinates.
+    """A centred basis in principal coordinates, for the rows whose errors are looked at."""
 
-    Attributes:
-        values: W for the rows whose errors are looked at, of shape (rows, directions); rows are not weighted.
-        spectrum: The variance along every direction, all positive.
-        back: Maps coefficients of the directions to those of the basis, of shape (terms, directions).
-        share: The weights of these rows; those of all rows sum to one.
-        unit: The weight of one sample: a row that was given several times has several.
-    """
-
-    values: np.ndarray
-    spectrum: np.ndarray
-    back: np.ndarray
-    share: np.ndarray
-    unit: float
+    values: np.ndarray  # W, of shape (rows, directions); rows are not weighted
+    spectrum: np.ndarray  # the variance along every direction, all positive
+    back: np.ndarray  # from coefficients of the directions to those of the basis, of shape (terms, directions)
+    share: np.ndarray  # the weights of these rows; those of all rows sum to one
+    unit: float  # the weight of one sample: a row that was given several times has several
 
     @classmethod
     def of_basis(
@@ -229,7 +221,5 @@ def cross_entropy(odds: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np
     """The loss of every row, and its derivative by the outputs."""
     if odds.shape[1] == 1:
         return np.logaddexp(0, odds[:, 0]) - targets[:, 0] * odds[:, 0], special.expit(odds) - targets
-    shifted = odds - odds.max(axis=1, keepdims=True)
-    likely = np.exp(shifted)
-    total = likely.sum(axis=1, keepdims=True)
-    return np.log(total[:, 0]) - (shifted * targets).sum(axis=1), likely / total - targets
+    log_likely = special.log_softmax(odds, axis=1)
+    return -(log_likely * targets).sum(axis=1), np.exp(log_likely) - targets

@@ -10,7 +10,17 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["Domain", "NotPolynomialError", "Operation", "Refusal", "Signed", "Value", "all_of", "depends_on_input"]
+__all__ = [
+    "Domain",
+    "NotPolynomialError",
+    "Operation",
+    "Refusal",
+    "Signed",
+    "Value",
+    "all_of",
+    "depends_on_input",
+    "in_one_argument",
+]
 
 
 class NotPolynomialError(ValueError):
@@ -34,6 +44,13 @@ def all_of(kind: type[Kind], values: Sequence[Value]) -> list[Kind]:
     if len(found) != len(values):
         raise TypeError(f"values of another domain cannot be mixed with values of kind {kind.__name__}")
     return found
+
+
+def in_one_argument(
+    function: Callable[..., Tensor], arguments: Sequence[Tensor], position: int
+) -> Callable[[Tensor], Tensor]:
+    """A function of one of its arguments, the others as they are."""
+    return lambda x: function(*arguments[:position], x, *arguments[position + 1 :])
 
 
 class Domain(ABC):
@@ -78,14 +95,11 @@ class Domain(ABC):
 class Signed:
     """A (bi)linear function with negative coefficients.
 
-    Attributes:
-        function: The function itself.
-        magnitude: The same with the absolute values of the coefficients.
-        terms: The same with ones as coefficients, if an output sums more terms than its operands have elements.
+    ``terms`` has ones as coefficients, and is there if an output sums more terms than its operands have elements.
     """
 
     function: Callable[..., Tensor]
-    magnitude: Callable[..., Tensor]
+    magnitude: Callable[..., Tensor]  # the same with the absolute values of the coefficients
     terms: Callable[..., Tensor] | None = None
 
     def __call__(self, *values: Tensor) -> Tensor:
@@ -96,26 +110,17 @@ class Signed:
 class Operation:
     """One operation of a graph with its arguments, some of which depend on the input.
 
-    Attributes:
-        target: The function of torch.
-        args: Its arguments: values, tensors, numbers.
-        kwargs: Its keyword arguments.
-        path: The path of the module that calls it; empty for the network itself.
-        module: The name of that module's class.
-        example: A fake tensor (or a list of them) of the result's shape and type.
-        examples: The same for each of ``args``.
-        dtype: The type that everything is computed in; None keeps the network's own.
-        enclosures: Values of computed constants, by the constant's ``id``: see :func:`pinets.algebra.rules.enclose`.
+    ``enclosures`` are values of computed constants, by the constant's ``id``: see :func:`pinets.algebra.rules.enclose`.
     """
 
-    target: Any
-    args: tuple[Any, ...]
+    target: Any  # the function of torch
+    args: tuple[Any, ...]  # values, tensors, numbers
     kwargs: dict[str, Any]
-    path: str
-    module: str
-    example: Any
-    examples: tuple[Any, ...]
-    dtype: torch.dtype | None = None
+    path: str  # of the module that calls it; empty for the network itself
+    module: str  # the name of that module's class
+    example: Any  # a fake tensor (or a list of them) of the result's shape and type
+    examples: tuple[Any, ...]  # the same for each of args
+    dtype: torch.dtype | None = None  # that everything is computed in; None keeps the network's own
     enclosures: Mapping[int, tuple[Tensor, Value]] = field(default_factory=dict)
 
     @property

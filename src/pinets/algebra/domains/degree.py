@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Operation, Refusal, Value
+from pinets.algebra.domains.base import Domain, Operation, Refusal, Value, all_of
 from pinets.algebra.reasons import NOT_FINITE, UNKNOWN, UNTRACED
 
 __all__ = ["Degree", "DegreeDomain", "Violation", "each_once"]
@@ -78,8 +78,7 @@ class DegreeDomain(Domain):
         return Degree(max(value.degree for value in present)) if present else Degree(0, zero=True)
 
     def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Degree:
-        assert isinstance(left, Degree)
-        assert isinstance(right, Degree)
+        left, right = all_of(Degree, (left, right))
         if left.zero or right.zero:
             return Degree(0, zero=True)
         return Degree(left.degree + right.degree)

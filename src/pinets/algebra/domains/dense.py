@@ -14,9 +14,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value, all_of
+from pinets.algebra.domains.base import Domain, Value, all_of, in_one_argument
 
-__all__ = ["Dense", "DenseDomain", "Pending", "multiplicities", "symmetrize"]
+__all__ = ["Dense", "DenseDomain", "Pending", "monomials_of", "symmetrize"]
 
 Bilinear = Callable[[Tensor, Tensor], Tensor]
 
@@ -32,19 +32,12 @@ class Pending:
 
 @dataclass(frozen=True)
 class Dense(Value):
-    """Coefficients by degree; a missing degree is zero.
+    """Coefficients by degree; a missing degree is zero."""
 
-    Attributes:
-        coefficients: The tensors that were formed.
-        zero: Zeros of the value's shape.
-        pending: Products to be added to the coefficients.
-        lost: Degrees with terms that are neither formed nor pending.
-    """
-
-    coefficients: dict[int, Tensor]
-    zero: Tensor
-    pending: dict[int, list[Pending]] = field(default_factory=dict)
-    lost: frozenset[int] = frozenset()
+    coefficients: dict[int, Tensor]  # the tensors that were formed
+    zero: Tensor  # of the value's shape
+    pending: dict[int, list[Pending]] = field(default_factory=dict)  # products to be added to the coefficients
+    lost: frozenset[int] = frozenset()  # degrees with terms that are neither formed nor pending
 
     @staticmethod
     def of(coefficients: dict[int, Tensor]) -> Dense:
@@ -86,9 +79,9 @@ class DenseDomain(Domain):
         pending: dict[int, list[Pending]] = {}
         for position, value in enumerate(operands):
             for degree, terms in value.pending.items():
-                pending.setdefault(degree, []).extend(
-                    replace(term, function=_after(function, zeros, position, term.function)) for term in terms
-                )
+                alone = in_one_argument(function, zeros, position)
+                mapped = [replace(term, function=_after(alone, term.function)) for term in terms]
+                pending.setdefault(degree, []).extend(mapped)
         return Dense(out, function(*zeros), pending, frozenset().union(*(value.lost for value in operands)))
 
     def product(self, function: Bilinear, left: Value, right: Value) -> Dense:
@@ -125,13 +118,8 @@ def _times(function: Bilinear, constant: Tensor, value: Tensor) -> Tensor:
     return function(value, constant)
 
 
-def _after(outer: Callable[..., Tensor], zeros: list[Tensor], position: int, inner: Bilinear) -> Bilinear:
-    """A linear function of several operands, all but one zero, applied to a product."""
-
-    def function(left: Tensor, right: Tensor) -> Tensor:
-        return outer(*zeros[:position], inner(left, right), *zeros[position + 1 :])
-
-    return function
+def _after(outer: Callable[[Tensor], Tensor], inner: Bilinear) -> Bilinear:
+    return lambda left, right: outer(inner(left, right))
 
 
 def symmetrize(tensor: Tensor, features: int, degree: int) -> Tensor:
@@ -156,7 +144,20 @@ def _sorted_key(features: int, degree: int) -> Tensor:
     return (indices * strides).sum(1)
 
 
-def multiplicities(indices: Tensor) -> Tensor:
+def monomials_of(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """The indices of all monomials of a symmetric tensor of shape (out, d, ..., d), and their coefficients.
+
+    Returns:
+        Ascending indices of shape (monomials, degree), and coefficients of shape (out, monomials).
+    """
+    _, *sizes = tensor.shape
+    degree = len(sizes)
+    indices = torch.combinations(torch.arange(sizes[0]), degree, with_replacement=True).reshape(-1, degree)
+    columns: tuple[slice | Tensor, ...] = (slice(None), *indices.unbind(1))
+    return indices, tensor[columns] * _multiplicities(indices)
+
+
+def _multiplicities(indices: Tensor) -> Tensor:
     """How many orders the indices of each row have: n! over the factorials of how often each index repeats."""
     degree = indices.shape[1]
     repeats = torch.ones(len(indices), dtype=torch.float64)

@@ -21,11 +21,7 @@ class Dual(Value):
 
 
 class DualDomain(Domain):
-    """Run a graph on values with derivatives: linear maps map both, products follow Leibniz' rule.
-
-    Args:
-        inner: What values and derivatives are.
-    """
+    """Run a graph on values of another domain with derivatives: linear maps map both, products follow Leibniz' rule."""
 
     def __init__(self, inner: Domain) -> None:
         self.inner = inner

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value, all_of
+from pinets.algebra.domains.base import Domain, Value, all_of, in_one_argument
 
 __all__ = ["Factored", "FactoredDomain", "TooManyTermsError"]
 
@@ -30,12 +30,7 @@ class Factored(Value):
 
 
 class FactoredDomain(Domain):
-    """Run a graph on sums of products of linear forms.
-
-    Args:
-        shape: Of the input.
-        limit: The most elements of a tensor.
-    """
+    """Run a graph on sums of products of linear forms, for inputs of a shape, with at most so many numbers a tensor."""
 
     def __init__(self, shape: torch.Size, limit: int) -> None:
         self.shape, self.limit = shape, limit
@@ -55,10 +50,7 @@ class FactoredDomain(Domain):
         zeros = [value.zero for value in operands]
         found: dict[int, list[tuple[Tensor, Tensor]]] = {}
         for position, value in enumerate(operands):
-
-            def alone(weight: Tensor, position: int = position) -> Tensor:
-                return function(*zeros[:position], weight, *zeros[position + 1 :])
-
+            alone = in_one_argument(function, zeros, position)
             for degree, (forms, weights) in value.terms.items():
                 found.setdefault(degree, []).append((forms, torch.vmap(alone)(weights)))
         return self._collected(found, function(*zeros))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Signed
+from pinets.algebra.domains.base import Signed, in_one_argument
 
 __all__ = ["Footprint", "count_terms", "footprints", "magnitude_of"]
 
@@ -17,19 +17,12 @@ _LARGE = 2.0**500  # a power of two, by which products are exact; no coefficient
 
 @dataclass(frozen=True)
 class Footprint:
-    """How a function uses one operand.
+    """How a function uses one operand."""
 
-    Attributes:
-        magnitude: The function with absolute coefficients, of this operand alone.
-        weight: For every output, the sum of the absolute coefficients.
-        picks: Whether every output takes at most one element of the operand, as views, slices and scales do.
-        elementwise: Whether that is the element at its own place, in the order of memory.
-    """
-
-    magnitude: Callable[[Tensor], Tensor]
-    weight: Tensor
-    picks: bool
-    elementwise: bool
+    magnitude: Callable[[Tensor], Tensor]  # the function with absolute coefficients, of this operand alone
+    weight: Tensor  # for every output, the sum of the absolute coefficients
+    picks: bool  # whether every output takes at most one element of the operand, as views, slices and scales do
+    elementwise: bool  # whether that is the element at its own place, in the order of memory
 
 
 def magnitude_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -41,11 +34,10 @@ def footprints(function: Callable[..., Tensor], operands: Sequence[Tensor]) -> l
     """How a linear function uses each of its operands, of which only the shapes matter."""
     magnitude = magnitude_of(function)
     zeros = [torch.zeros(operand.shape, dtype=torch.float64) for operand in operands]
-
-    def alone(position: int) -> Callable[[Tensor], Tensor]:
-        return lambda x: magnitude(*zeros[:position], x, *zeros[position + 1 :])
-
-    return [_footprint(alone(position), operand.shape) for position, operand in enumerate(operands)]
+    return [
+        _footprint(in_one_argument(magnitude, zeros, position), operand.shape)
+        for position, operand in enumerate(operands)
+    ]
 
 
 def _footprint(magnitude: Callable[[Tensor], Tensor], shape: torch.Size) -> Footprint:

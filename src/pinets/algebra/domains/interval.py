@@ -35,6 +35,14 @@ class Interval(Value):
         """The largest absolute value."""
         return torch.maximum(self.lower.abs(), self.upper.abs())
 
+    @staticmethod
+    def joined(parts: Sequence[Interval]) -> Interval:
+        """Intervals one behind the other along the first axis."""
+        return Interval(torch.cat([part.lower for part in parts]), torch.cat([part.upper for part in parts]))
+
+    def __getitem__(self, rows: slice | Tensor) -> Interval:
+        return Interval(self.lower[rows], self.upper[rows])
+
     def reshape(self, shape: Sequence[int]) -> Interval:
         return Interval(self.lower.reshape(shape), self.upper.reshape(shape))
 
@@ -43,11 +51,7 @@ class Interval(Value):
 
 
 class IntervalDomain(Domain):
-    """Run a graph on intervals.
-
-    Args:
-        rounding: The error of each operation in floating point; None to leave it out, and to compute in any precision.
-    """
+    """Run a graph on intervals; without a rounding, errors of operations are left out, and any precision will do."""
 
     def __init__(self, rounding: Rounding | None) -> None:
         self.rounding = rounding

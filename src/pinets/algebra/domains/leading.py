@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value
+from pinets.algebra.domains.base import Domain, Value, all_of
 
 __all__ = ["Leading", "LeadingDomain"]
 
@@ -67,8 +67,7 @@ class LeadingDomain(Domain):
         return Leading.scaled(degree, out, exponent)
 
     def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Leading:
-        assert isinstance(left, Leading)
-        assert isinstance(right, Leading)
+        left, right = all_of(Leading, (left, right))
         out = function(left.form, right.form)
         if left.zero or right.zero:
             return Leading(0, out)

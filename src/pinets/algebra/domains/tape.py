@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value, all_of
+from pinets.algebra.domains.base import Domain, Value, all_of, in_one_argument
 from pinets.algebra.domains.footprint import count_terms, footprints, magnitude_of
 from pinets.algebra.domains.interval import Interval, IntervalDomain, count_products
 from pinets.algebra.domains.rounding import Rounding
@@ -35,19 +35,12 @@ _MOST_WORK = 2**31  # outputs times elements of all values, beyond which the bou
 
 @dataclass(frozen=True)
 class Taped(Value):
-    """A value of the inner domain.
-
-    Attributes:
-        inner: The value.
-        number: Of the operation that gave it; None for constants.
-        varies: Whether it depends on the input.
-        sums: How often it was summed up since the input. Intervals are exact after one sum.
-    """
+    """A value of the inner domain."""
 
     inner: Interval | Zonotope
-    number: int | None = None
-    varies: bool = False
-    sums: int = 0
+    number: int | None = None  # of the operation that gave it; None for constants
+    varies: bool = False  # with the input
+    sums: int = 0  # how often it was summed up since the input; intervals are exact after one sum
 
     @property
     def hull(self) -> Interval:
@@ -56,22 +49,14 @@ class Taped(Value):
 
 @dataclass(frozen=True)
 class _Record:
-    """An operation; the input, if it has no operands.
+    """An operation; the input, if it has no operands."""
 
-    Attributes:
-        hull: All that its result can be.
-        operands: What it takes.
-        function: What it does to them: a linear function of all, or of each of two if it ``multiplies``.
-        error: How far rounding takes its result away.
-        size: The largest sum of the absolute values of its terms.
-    """
-
-    hull: Interval
+    hull: Interval  # all that its result can be
     operands: tuple[Taped, ...] = ()
-    function: Callable[..., Tensor] = torch.clone
+    function: Callable[..., Tensor] = torch.clone  # linear in all operands together, or in each of two if it multiplies
     multiplies: bool = False
-    error: Tensor | None = None
-    size: Tensor | None = None
+    error: Tensor | None = None  # how far rounding takes its result away
+    size: Tensor | None = None  # the largest sum of the absolute values of its terms
 
     def slopes(self, slope: Interval, position: int) -> Interval:
         """Derivatives by the result give those by an operand, at all values of the others."""
@@ -246,8 +231,7 @@ class TapeDomain(Domain):
                 return value
             rows = torch.eye(shape.numel(), dtype=torch.float64).reshape(-1, *shape)
             found = [self.bound(value, some) for some in rows.split(max(1, _AT_ONCE // elements))]
-            low, high = torch.cat([part.lower for part in found]), torch.cat([part.upper for part in found])
-            self._sharp[value.number] = value.hull.meet(Interval(low, high).reshape(shape))
+            self._sharp[value.number] = value.hull.meet(Interval.joined(found).reshape(shape))
         hull = self._sharp[value.number]
         return replace(value, inner=hull if isinstance(value.inner, Interval) else replace(value.inner, hull=hull))
 
@@ -271,11 +255,8 @@ class TapeDomain(Domain):
 def _transpose(function: Callable[..., Tensor], at: Sequence[Tensor], position: int) -> Callable[[Tensor], Tensor]:
     """The transpose of a function that is linear in one of its arguments, for several slopes at a time."""
 
-    def alone(x: Tensor) -> Tensor:
-        return function(*at[:position], x, *at[position + 1 :])
-
     def transposed(slopes: Tensor) -> Tensor:
-        pull = torch.func.vjp(alone, at[position])[1]
+        pull = torch.func.vjp(in_one_argument(function, at, position), at[position])[1]
         found: Tensor = torch.vmap(lambda slope: pull(slope)[0])(slopes)
         return found
 

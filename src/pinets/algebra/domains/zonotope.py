@@ -21,7 +21,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value, all_of
+from pinets.algebra.domains.base import Domain, Value, all_of, in_one_argument
 from pinets.algebra.domains.footprint import Footprint, count_terms, footprints, magnitude_of
 from pinets.algebra.domains.interval import Interval, count_products, invert_interval, map_interval, multiply_intervals
 from pinets.algebra.domains.norms import largest_sum_of_squares
@@ -101,10 +101,6 @@ class Zonotope(Value):
         ends = torch.maximum(self.hull.upper - self.center, self.center - self.hull.lower)
         return torch.minimum(ends, self.spread + self.error)
 
-    @property
-    def is_constant(self) -> bool:
-        return self.generators is None and not self.products
-
     def expand(self, shape: torch.Size) -> Zonotope:
         if self.center.shape == shape:
             return self
@@ -120,12 +116,7 @@ class Zonotope(Value):
 
 
 class ZonotopeDomain(Domain):
-    """Run a graph on zonotopes.
-
-    Args:
-        rounding: The error of each operation in floating point.
-        symbols: How many there are.
-    """
+    """Run a graph on zonotopes with so many symbols."""
 
     def __init__(self, rounding: Rounding, symbols: int) -> None:
         self.rounding, self.symbols = rounding, symbols
@@ -334,10 +325,7 @@ def _push_products(
     zeros = [torch.zeros_like(value.center) for value in operands]
     found = []
     for position, (value, use) in enumerate(zip(operands, uses, strict=True)):
-
-        def alone(x: Tensor, position: int = position) -> Tensor:
-            return function(*zeros[:position], x, *zeros[position + 1 :])
-
+        alone = in_one_argument(function, zeros, position)
         for part in value.products:
             exact, loose = torch.vmap(alone)(part.exact), torch.vmap(use.magnitude)(part.loose)
             own = part.own and use.elementwise

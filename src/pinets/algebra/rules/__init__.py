@@ -13,14 +13,10 @@ from pinets.algebra.reasons import UNKNOWN, WHY
 from pinets.algebra.rules import layers, linear, products
 from pinets.algebra.rules.support import Rule
 
-__all__ = ["apply", "enclose", "known_names"]
+__all__ = ["KNOWN", "apply", "enclose"]
 
 _RULES: dict[str, Rule] = {**linear.RULES, **products.RULES, **layers.RULES}
-
-
-def known_names() -> set[str]:
-    """The operations that have a rule, or a reason why there is none."""
-    return {*_RULES, *WHY}
+KNOWN = frozenset((*_RULES, *WHY))  # the operations that have a rule, or a reason why there is none
 
 
 def apply(domain: Domain, operation: Operation) -> Any:

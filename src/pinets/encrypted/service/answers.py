@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -16,17 +17,9 @@ from pinets.encrypted.service.metrics import Metrics
 from pinets.encrypted.service.pool import WorkerError, WorkerTimeoutError
 from pinets.encrypted.service.store import StoreFullError
 
-__all__ = ["HttpError", "Stream", "answered", "disconnected"]
+__all__ = ["Stream", "answered", "disconnected"]
 
 log = logging.getLogger("pinets.service")
-
-
-class HttpError(Exception):
-    """An answer with an error status."""
-
-    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status, self.message, self.headers = status, message, headers or {}
 
 
 class Stream(StreamingResponse):
@@ -67,8 +60,8 @@ def answered(endpoint: Callable[[Request], Awaitable[Response]], metrics: Metric
 
 
 def _as_response(error: Exception) -> Response:
-    if isinstance(error, HttpError):
-        return JSONResponse({"error": error.message}, error.status, error.headers)
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
     statuses: list[tuple[type[Exception], int]] = [
         (KeyMismatchError, 409),
         (EncryptedError, 400),

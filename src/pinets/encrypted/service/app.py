@@ -14,6 +14,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -25,7 +26,7 @@ from pinets.encrypted.folders import read_plan
 from pinets.encrypted.preparation import read_preparation
 from pinets.encrypted.server import key_file_bytes, request_bytes, split_inputs
 from pinets.encrypted.service import wasm
-from pinets.encrypted.service.answers import HttpError, Stream, answered, disconnected
+from pinets.encrypted.service.answers import Stream, answered, disconnected
 from pinets.encrypted.service.limits import Limits
 from pinets.encrypted.service.metrics import Metrics
 from pinets.encrypted.service.openapi import describe
@@ -52,15 +53,7 @@ _HEADERS = {
 
 
 class Service:
-    """One network behind HTTP.
-
-    Args:
-        folder: The server's folder, with plan and circuit.
-        store: Where evaluation keys are kept.
-        workers: The number of worker processes.
-        limits: The limits.
-        token: What clients must send as a bearer token; None for an open service.
-    """
+    """One network behind HTTP; the arguments are those of :func:`make_app`."""
 
     def __init__(self, folder: Path, store: Path, *, workers: int, limits: Limits, token: str | None) -> None:
         self.plan, self.limits, self._token = read_plan(folder), limits, token
@@ -133,16 +126,16 @@ class Service:
         """A file of the page."""
         name = request.path_params.get("name", "index.html")
         if name not in _PAGE_FILES:
-            raise HttpError(404, f"there is no file {name!r} of the page")
+            raise HTTPException(404, f"there is no file {name!r} of the page")
         return FileResponse(PAGE / name, headers=_HEADERS)
 
     async def get_seal(self, request: Request) -> Response:
         """A file of SEAL for browsers, where it is installed."""
         name = request.path_params["name"]
         if name not in wasm.FILES:
-            raise HttpError(404, f"there is no file {name!r} of SEAL")
+            raise HTTPException(404, f"there is no file {name!r} of SEAL")
         if not (wasm.folder() / name).is_file():
-            raise HttpError(404, f"SEAL for browsers is not installed here: run {wasm.COMMAND}")
+            raise HTTPException(404, f"SEAL for browsers is not installed here: run {wasm.COMMAND}")
         return FileResponse(wasm.folder() / name, headers={"Cache-Control": "max-age=86400"})
 
     # Keys
@@ -162,10 +155,12 @@ class Service:
                         start += piece[:_CONTAINER_BYTES]
                     await run_in_threadpool(upload.write, piece)
                 if kind_of(start) == "secret key":
-                    raise HttpError(400, "this is a secret key: it must never leave the client; nothing was stored")
+                    raise HTTPException(400, "this is a secret key: it must never leave the client; nothing was stored")
                 path = await run_in_threadpool(upload.finish)
                 if await run_in_threadpool(lambda: looks_like_secret_key(path.read_bytes())):
-                    raise HttpError(400, "there is a secret key inside: it must never leave the client; nothing stored")
+                    raise HTTPException(
+                        400, "there is a secret key inside: it must never leave the client; nothing stored"
+                    )
                 identity = await self.pool.run(path)
                 name = upload.keep()
             log.info("keys %s… stored", name[:8])
@@ -187,7 +182,7 @@ class Service:
                 body += piece
             groups = await run_in_threadpool(split_inputs, bytes(body), self.plan)
             if len(groups) > self.limits.inputs:
-                raise HttpError(413, f"at most {self.limits.inputs} inputs in a request, got {len(groups)}")
+                raise HTTPException(413, f"at most {self.limits.inputs} inputs in a request, got {len(groups)}")
             start = time.monotonic()
             outputs = self._outputs(path, groups)
             first = await self._unless_gone(anext(outputs), request)
@@ -206,7 +201,7 @@ class Service:
             with self.store.using(name) as path:
                 yield path
         except KeyError:
-            raise HttpError(404, "there are no keys with this id, or they have expired: send them again") from None
+            raise HTTPException(404, "there are no keys with this id, or they have expired: send them again") from None
         finally:
             self._waiting -= 1
 
@@ -264,9 +259,9 @@ class Service:
         try:
             size = int(request.headers.get("content-length", at_most))
         except ValueError:
-            raise HttpError(400, "Content-Length must be a number") from None
+            raise HTTPException(400, "Content-Length must be a number") from None
         if size > at_most:
-            raise HttpError(413, f"at most {at_most} bytes, got {size}", {"Connection": "close"})
+            raise HTTPException(413, f"at most {at_most} bytes, got {size}", {"Connection": "close"})
         return size
 
     async def _body(self, request: Request, at_most: int) -> AsyncIterator[bytes]:
@@ -280,7 +275,7 @@ class Service:
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                raise HttpError(
+                raise HTTPException(
                     408,
                     f"the body must arrive within {limits.upload_seconds:g} seconds, with pauses of at most "
                     f"{limits.idle_seconds:g}",
@@ -288,20 +283,20 @@ class Service:
                 ) from None
             received += len(piece)
             if received > at_most:
-                raise HttpError(413, f"at most {at_most} bytes", {"Connection": "close"})
+                raise HTTPException(413, f"at most {at_most} bytes", {"Connection": "close"})
             self.metrics.received.inc(len(piece))
             if piece:
                 yield piece
 
-    def _busy(self, why: str) -> HttpError:
+    def _busy(self, why: str) -> HTTPException:
         seconds = math.ceil(self._pace * self._waiting) or _RETRY_SECONDS
-        return HttpError(503, f"{why}: come back later", {"Retry-After": str(seconds), "Connection": "close"})
+        return HTTPException(503, f"{why}: come back later", {"Retry-After": str(seconds), "Connection": "close"})
 
     def _require_token(self, request: Request) -> None:
         given = request.headers.get("authorization", "")
         wanted = f"Bearer {self._token}"
         if self._token is not None and not hmac.compare_digest(given.encode(), wanted.encode()):
-            raise HttpError(401, "this service wants a token", {"WWW-Authenticate": "Bearer"})
+            raise HTTPException(401, "this service wants a token", {"WWW-Authenticate": "Bearer"})
 
 
 def make_app(

@@ -12,11 +12,7 @@ _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 150)
 
 
 class Metrics:
-    """The counters of one service.
-
-    Args:
-        gauges: Functions for values that are read when somebody asks, by name and explanation.
-    """
+    """The counters of one service; gauges, by name and explanation, are functions that are called for every answer."""
 
     def __init__(self, gauges: dict[tuple[str, str], Callable[[], float]]) -> None:
         self._registry = CollectorRegistry()

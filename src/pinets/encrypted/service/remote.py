@@ -69,7 +69,8 @@ class RemoteClient:
         self.url, self._parts, self._seconds = url.rstrip("/"), parts, seconds
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._progress = progress
-        told = self._get_json("/plan")
+        with self._ask("GET", "/plan") as answer:
+            told = _json(answer.read(_LARGEST_TEXT))
         try:
             self.plan = Plan.from_json(told["plan"])
             self.preparation = Preparation.from_json(told["preparation"])
@@ -149,10 +150,6 @@ class RemoteClient:
         return known if isinstance(known, dict) else {}
 
     # HTTP
-
-    def _get_json(self, path: str) -> dict[str, Any]:
-        with self._ask("GET", path) as answer:
-            return _json(answer.read(_LARGEST_TEXT))
 
     @contextmanager
     def _ask(

@@ -28,16 +28,11 @@ def serve(
     token: str | None = None,
     started: Callable[[str], None] = print,
 ) -> None:
-    """Serve a network until the process is interrupted.
+    """Serve a network until the process is interrupted; further arguments are those of :func:`make_app`.
 
     Args:
-        folder: The server's folder, with plan and circuit.
-        store: Where evaluation keys are kept.
         host: The address to listen at; by default only this machine's programs can connect.
         port: The port; 0 takes a free one.
-        workers: The number of worker processes.
-        limits: The limits.
-        token: What clients must send as a bearer token; None for an open service.
         started: Called with the address of the service once it listens.
     """
     uvicorn = require("uvicorn", extra="serve")

@@ -26,12 +26,7 @@ DONE, REFUSED, MISMATCH, GONE, FAILED = range(5)
 
 
 class Worker:
-    """Evaluates requests, and keeps the keys that were used last in memory.
-
-    Args:
-        server: The network.
-        keep: The number of clients whose keys are kept.
-    """
+    """Evaluates requests, and keeps the keys of the ``keep`` clients that were last in memory."""
 
     def __init__(self, server: Server, keep: int) -> None:
         self._server, self._keep = server, keep

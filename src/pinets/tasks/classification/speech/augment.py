@@ -59,14 +59,7 @@ class RandomSpeed(_Sometimes):
     """Play a wave up to 20 % slower or faster, pitch and all; it is cut or filled with zeros to its old length."""
 
     def change(self, inputs: Tensor, values: Tensor) -> Tensor:
-        length = inputs.shape[1]
-        position = _between(0.8, 1.2, values) * torch.arange(length, device=inputs.device)  # float64: (N, T)
-        left = position.long()
-        weight = (position - left).to(inputs.dtype)
-        padded = torch.cat([inputs, inputs.new_zeros(len(inputs), 1)], dim=1)  # one zero past the end
-        return torch.lerp(
-            padded.gather(1, left.clamp_max(length)), padded.gather(1, (left + 1).clamp_max(length)), weight
-        )
+        return _played(inputs[:, :, None], _between(0.8, 1.2, values))[:, :, 0]
 
 
 class RandomShift(_Sometimes):
@@ -118,14 +111,7 @@ class RandomStretch(_Sometimes):
     """
 
     def change(self, inputs: Tensor, values: Tensor) -> Tensor:
-        magnitude = F.pad(inputs.sqrt(), (0, 0, 0, 1))  # (N, frames, frequencies), and one silent frame
-        frames = inputs.shape[1]
-        position = _between(0.8, 1.2, values) * torch.arange(frames, device=inputs.device)
-        left = position.long()
-        weight = (position - left).to(inputs.dtype)[:, :, None]
-        row = torch.arange(len(inputs), device=inputs.device)[:, None]
-        before, after = magnitude[row, left.clamp_max(frames)], magnitude[row, (left + 1).clamp_max(frames)]
-        return torch.lerp(before, after, weight).square()
+        return _played(inputs.sqrt(), _between(0.8, 1.2, values)).square()
 
 
 def speech_features(*, augment: bool = False, noise: Sequence[Tensor] = (), length: int = 16_000) -> Transform:
@@ -148,6 +134,18 @@ def speech_features(*, augment: bool = False, noise: Sequence[Tensor] = (), leng
     scale = Normalize(mean=(-40.0,), std=(40.0,), maximum=1.0)
     steps = Compose(Waveform(), *wave, PowerSpectrum(), *spectrum, LogMel(), scale)
     return Chunked(steps, rows=16)  # thrice as fast as 128 at once
+
+
+def _played(frames: Tensor, speed: Tensor) -> Tensor:
+    """Frames (N, T, features) at another speed each, interpolated between neighbours, with silence after their end."""
+    length = frames.shape[1]
+    position = speed * torch.arange(length, device=frames.device)  # float64: (N, T)
+    left = position.long()
+    weight = (position - left).to(frames.dtype)[:, :, None]
+    padded = F.pad(frames, (0, 0, 0, 1))  # one silent frame
+    row = torch.arange(len(frames), device=frames.device)[:, None]
+    before, after = (padded[row, place.clamp_max(length)] for place in (left, left + 1))
+    return torch.lerp(before, after, weight)
 
 
 def _between(low: float, high: float, uniforms: Tensor) -> Tensor:
