@@ -82,7 +82,12 @@ def test_a_line_cut_short_is_left_out(run):
 
 @pytest.mark.parametrize(
     "line, told",
-    [(b"garbage", "not valid JSON"), (b"\xff", "not valid JSON"), (b'{"step": 1}', "must have split, step")],
+    [
+        (b"garbage", "not valid JSON"),
+        (b"\xff", "not valid JSON"),
+        (b"[" * 200_000, "not valid JSON"),
+        (b'{"step": 1}', "must have split, step"),
+    ],
 )
 def test_a_damaged_line_of_the_log_is_named(run, line, told):
     run.metrics_file.write_bytes(b'{"split": "train", "step": 1, "epoch": 1}\n' + line + b"\n")

@@ -104,11 +104,7 @@ def open_shards(shards: Sequence[PathLike], crop: Crop, classes: Sequence[str] |
 def read_shards(folder: Path, *, size: int = 224, validation: float = 0.1, seed: int = 0) -> Splits[ShardSet]:
     """Read shards named ``train-*.tar``, ``validation-*.tar`` and ``test-*.tar``, and ``classes.txt`` if it is there.
 
-    Args:
-        folder: Holds the shards.
-        size: Height and width of a random part of each image for training, and of its centre for validation and test.
-        validation: The fraction of every class held out of the training images, where there are no such shards.
-        seed: Decides which images are held out.
+    The options are those of :func:`pinets.data.sets.folders.read_image_folder`.
     """
     train_crop, test_crop = crops(size)
     classes = shard_classes(folder)

@@ -90,12 +90,6 @@ def read_labelled_pictures(
     """Read images from one folder for each class, as :func:`read_image_folder` does, but scaled whole and decoded once.
 
     Of images that are not square the centre is kept. A dataset of more than a gibibyte stays encoded.
-
-    Args:
-        folder: The root.
-        size: Height and width.
-        validation: Fraction of every class held out of the training images, if the dataset defines no validation.
-        seed: Decides which images are held out.
     """
     found = read_image_folder(folder, size=size, validation=validation, seed=seed)
     whole = CentreCrop(size, resize=size)
@@ -106,13 +100,7 @@ def read_labelled_pictures(
 
 
 def read_class_folders(folder: Path, crop: Crop, classes: Sequence[str] | None = None) -> FolderSet:
-    """List the images of the folders of classes in ``folder``.
-
-    Args:
-        folder: Holds one folder for each class.
-        crop: For decoding.
-        classes: All classes, in order; by default those that are found.
-    """
+    """List the images of all folders in ``folder``, one for each class; see :func:`label_folders`."""
     return label_folders(folder, class_names(folder, classes), crop, classes)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from torch import Tensor
 from pinets._extras import require
 from pinets._files import PathLike
 from pinets.data.errors import DataError, MissingDataError
-from pinets.data.formats.text import read_text
+from pinets.data.formats.text import read_table, read_text
 
 __all__ = ["IJB", "Subjects", "TemplatePairs", "read_ijb"]
 
@@ -172,8 +171,7 @@ def _require_consistent(first: Tensor, second: Tensor, same: Tensor, path: Path)
 def _read_subjects(path: Path, known: set[int]) -> Subjects:
     """A file has one line for each image: what it says of a template must agree."""
     subjects: dict[int, int] = {}
-    lines = csv.reader(read_text(path).splitlines())
-    header = next(lines, [])
+    header, *lines = read_table(path) or [[]]
     if all(word.strip().isdecimal() for word in header[:2]):
         raise DataError(f"{path}, line 1: expected the names of the columns, got {','.join(header)!r}")
     for number, words in enumerate(lines, start=2):
