@@ -8,7 +8,7 @@ from functools import partial
 from torch import Tensor, nn
 
 from pinets.layers.build import check_at_least_one
-from pinets.models.parts import Activation, make_classifier, relu, reset_layers
+from pinets.models.parts import Activation, Classifier, relu
 from pinets.models.registry import register
 from pinets.models.residual import BasicBlock, Bottleneck, JoinMaker, ResidualBlock, add
 
@@ -52,7 +52,7 @@ class Staged(nn.Module):
         return tuple(len(self.get_submodule(name)._modules) for name in self.stage_names)
 
 
-class ResNet(Staged):
+class ResNet(Staged, Classifier):
     """A residual network. The join of its blocks makes it a baseline or a Π-net.
 
     The attributes are torchvision's: ``conv1``, ``bn1``, ``layer1.0.conv1``, ..., ``fc``.
@@ -102,14 +102,12 @@ class ResNet(Staged):
         )
         self.after_stage = nn.ModuleList([*after_stage, *(nn.Identity() for _ in depths[len(after_stage) :])])
         self.avgpool = nn.AdaptiveAvgPool2d(1)
-        self.fc: nn.Module
         self.reset_classifier(num_classes)
         self.draw = draw or partial(nn.init.kaiming_normal_, mode="fan_out", nonlinearity="relu")
         self._draw_convolutions()
 
     def reset_parameters(self) -> None:
-        """Draw every parameter anew, as for a network built with the same seed."""
-        reset_layers(self)
+        super().reset_parameters()
         self._draw_convolutions()
 
     def _draw_convolutions(self) -> None:
@@ -117,28 +115,17 @@ class ResNet(Staged):
             if isinstance(module, nn.Conv2d):
                 self.draw(module.weight)
 
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace the classifier by a fresh one; 0 classes for none."""
-        self.fc = make_classifier(self.num_features, num_classes, like=self.conv1.weight)
-        self.num_classes = num_classes
-
     def forward_features(self, x: Tensor) -> Tensor:
-        """The map of features after the last stage."""
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         for name, after in zip(self.stage_names, self.after_stage, strict=True):
             x = after(getattr(self, name)(x))
         return x
 
-    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """From the map of features to the outputs, or to the input of the classifier."""
-        x = self.avgpool(x).flatten(1)
-        return x if pre_logits else self.fc(x)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.forward_head(self.forward_features(x))
+    def pooled(self, x: Tensor) -> Tensor:
+        return self.avgpool(x).flatten(1)
 
     def extra_repr(self) -> str:
-        return f"depths={list(self.depths)}, num_features={self.num_features}, num_classes={self.num_classes}"
+        return f"depths={list(self.depths)}, {super().extra_repr()}"
 
 
 def small_stem(in_channels: int) -> Callable[..., nn.Conv2d]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pinets.layers.build import check_at_least_one
-from pinets.models.parts import choose, make_classifier, reset_layers
+from pinets.models.parts import Classifier, choose
 from pinets.models.registry import register
 from pinets.polynomial import Step
 
@@ -85,7 +85,7 @@ class ReluBlock(nn.Module):
         return self.norm(self.branch(x).relu() + self.shortcut(x))
 
 
-class StrictConvNet(nn.Module):
+class StrictConvNet(Classifier):
     """Blocks with average pooling between them, averages of the last map, and a linear classifier.
 
     Args:
@@ -103,31 +103,14 @@ class StrictConvNet(nn.Module):
         self.num_features = num_features * cells**2
         self.reset_classifier(num_classes)
 
-    def reset_parameters(self) -> None:
-        """Start anew: as a network that is made with the same seed."""
-        reset_layers(self)
-
-    def reset_classifier(self, num_classes: int) -> None:
-        """Put a fresh classifier on top; 0 classes for none."""
-        self.fc = make_classifier(self.num_features, num_classes, like=next(self.blocks.parameters()))
-        self.num_classes = num_classes
-
     def forward_features(self, x: Tensor) -> Tensor:
         """The map of features after the last block."""
         for number, block in enumerate(self.blocks):
             x = block(x if number == 0 else self.pool(x))
         return x
 
-    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """From the map of features to the outputs, or to the pooled features that the classifier would see."""
-        x = x.mean((2, 3)) if self.cells == 1 else F.adaptive_avg_pool2d(x, self.cells).flatten(1)
-        return x if pre_logits else self.fc(x)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.forward_head(self.forward_features(x))
-
-    def extra_repr(self) -> str:
-        return f"num_features={self.num_features}, num_classes={self.num_classes}"
+    def pooled(self, x: Tensor) -> Tensor:
+        return super().pooled(x) if self.cells == 1 else F.adaptive_avg_pool2d(x, self.cells).flatten(1)
 
 
 def strict_convnet(
