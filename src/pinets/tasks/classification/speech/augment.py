@@ -29,11 +29,7 @@ class _Sometimes(Transform):
     """Change each sample with a probability, and only those it hits."""
 
     probability = 0.5
-    values = 1  # numbers that a change takes, besides the one that decides whether it happens
-
-    @property
-    def draws(self) -> int:
-        return 1 + self.values
+    draws = 2  # the first number decides whether a sample is changed
 
     def apply(self, inputs: Tensor, uniforms: Tensor) -> Tensor:
         hit = (uniforms[:, 0] < self.probability).nonzero().flatten()
@@ -89,7 +85,7 @@ class RandomNoise(_Sometimes):
         length: Of a clip.
     """
 
-    values = 2
+    draws = 3
 
     def __init__(self, recordings: Sequence[Tensor], length: int) -> None:
         if not recordings:
