@@ -91,7 +91,7 @@ def test_a_line_cut_short_is_left_out(run):
 )
 def test_a_damaged_line_of_the_log_is_named(run, line, told):
     run.metrics_file.write_bytes(b'{"split": "train", "step": 1, "epoch": 1}\n' + line + b"\n")
-    with pytest.raises(ValueError, match=rf"metrics\.jsonl, line 2: .*{told}"):
+    with pytest.raises(ValueError, match=rf"metrics\.jsonl, line 2.*{told}"):
         run.metrics()
 
 

@@ -111,7 +111,7 @@ class Checkpoints:
             if accelerator.is_main_process:
                 shutil.rmtree(temporary, ignore_errors=True)
             raise CheckpointError(
-                f"cannot write the checkpoint {final}: {error}; {self._what_is_left()}, free some space and resume"
+                f"cannot write the checkpoint {final}: {error}; {self.last_good()}; free some space and resume"
             ) from error
         accelerator.wait_for_everyone()
         return final
@@ -189,9 +189,10 @@ class Checkpoints:
             os.replace(folder, doomed)
             shutil.rmtree(doomed)
 
-    def _what_is_left(self) -> str:
-        existing = self.folders()
-        return f"the previous one, {existing[-1]}, is intact" if existing else "there is none before it"
+    def last_good(self) -> str:
+        """The newest checkpoint, for an error message."""
+        folders = self.folders()
+        return f"the last good checkpoint is {folders[-1]}" if folders else "there is no checkpoint yet"
 
 
 @contextmanager
