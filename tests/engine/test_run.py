@@ -100,3 +100,10 @@ def test_two_processes_cannot_train_in_one_folder(run):
         pytest.fail("both have the lock")
     with run.lock():
         pass
+
+
+def test_damaged_notes_about_the_data_are_told_or_passed_over(run):
+    write_json(run.data_file, {"folder": 5, "samples": 10})
+    assert run.data_folder() is None
+    with pytest.raises(ValueError, match="was started with other data: classes were None and are now"):
+        run.require_same_data({"samples": 10, "classes": ["a"], "fingerprint": "0"})

@@ -135,7 +135,7 @@ class RunFolder:
     def data_folder(self, data_dir: str | Path | None = None) -> str | Path | None:
         """Where to look for the run's data: ``data_dir`` if given, else where they were in training if still there."""
         known = self._data().get("folder")
-        return known if data_dir is None and known is not None and Path(known).is_dir() else data_dir
+        return known if data_dir is None and isinstance(known, str) and Path(known).is_dir() else data_dir
 
     def require_same_data(self, data: dict[str, Any]) -> None:
         """Refuse to resume on other data; ``data`` is what :func:`describe_data` says of them."""
