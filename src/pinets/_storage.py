@@ -24,6 +24,7 @@ __all__ = [
     "difference",
     "digest",
     "from_json",
+    "parse_json",
     "read_json",
     "read_json_object",
     "read_metadata",
@@ -125,10 +126,15 @@ def write_json(path: Path, content: Any) -> None:
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file; the error for one that does not parse names the file."""
+    return parse_json(path.read_bytes(), path)
+
+
+def parse_json(text: str | bytes, source: object) -> Any:
+    """The content of JSON; the error for what does not parse, or is nested too deeply, names its source."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(text)
     except (ValueError, RecursionError) as error:  # JSON and Unicode errors are both ValueErrors
-        raise ValueError(f"{path} is not valid JSON: {error}") from error
+        raise ValueError(f"{source} is not valid JSON: {error}") from error
 
 
 def read_json_object(path: Path) -> dict[str, Any]:

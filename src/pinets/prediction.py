@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pinets._storage import from_json
 from pinets.data import CentreCrop, Crop, DataError, MissingDataError, Normalize
 from pinets.data.formats.images import decode_image
 from pinets.data.formats.npy import open_array
+from pinets.data.formats.text import read_table
 from pinets.data.sets.folders import IMAGE_SUFFIXES
 from pinets.export import Metadata, read_metadata
 from pinets.tasks.classification.speech.audio import SOUND_SUFFIXES, read_clips
@@ -229,11 +229,8 @@ def _by_kind(inputs: Sequence[str | Path]) -> Iterator[tuple[str, list[str]]]:
 
 def _kind(path: Path) -> str:
     suffix = path.suffix.lower()
-    return "image" if suffix in IMAGE_SUFFIXES else "sound" if suffix in SOUND_SUFFIXES else _table_kind(suffix)
-
-
-def _table_kind(suffix: str) -> str:
-    return "table" if suffix in _TABLES else ""
+    kinds = {"image": IMAGE_SUFFIXES, "sound": SOUND_SUFFIXES, "table": _TABLES}
+    return next((kind for kind, suffixes in kinds.items() if suffix in suffixes), "")
 
 
 def _predict(predictor: Predictor, kind: str, paths: Sequence[str]) -> Iterator[Prediction]:
@@ -267,15 +264,14 @@ def _read_file(path: str) -> bytes:
 
 def _read_array(path: str) -> Tensor:
     array = open_array(Path(path))
-    if array.ndim < 2 or len(array) == 0 or array.dtype.kind not in "fiu":
+    if array.ndim < 2 or len(array) == 0:
         raise DataError(f"{path}: must hold one input of numbers per row, got {array.shape} {array.dtype}")
     return torch.from_numpy(array.astype("float32"))
 
 
 def _read_csv(path: str) -> Tensor:
     """The numbers of a table; a first line that is not numbers holds the names of the columns."""
-    with Path(path).open(newline="", encoding="utf-8-sig") as file:
-        lines = [(number, line) for number, line in enumerate(csv.reader(file), start=1) if line]
+    lines = [(number, line) for number, line in enumerate(read_table(path), start=1) if line]
     if lines and not _are_numbers(lines[0][1]):
         lines = lines[1:]
     if not lines:

@@ -81,10 +81,12 @@ def test_a_table_goes_through_a_model_row_by_row(tmp_path, capsys):
         ("1,2,3\n1,x,3\n", "line 2: expected 3 numbers, got '1,x,3'"),
         ("1,2,3\n1,nan,3\n", "line 2: expected 3 numbers"),
         ("a,b,c\n", "holds no rows of numbers"),
+        ("1,2," + "3" * 200_000, "t.csv: must be comma-separated values"),
+        ("1,2,\xff\n", "t.csv: must be text in UTF-8"),
     ],
 )
 def test_a_table_that_does_not_fit_is_named(tmp_path, capsys, content, message):
-    (tmp_path / "t.csv").write_text(content)
+    (tmp_path / "t.csv").write_bytes(content.encode("latin-1"))
     assert main(["predict", "CCP(3, 2, rank=2, order=2)", str(tmp_path / "t.csv")]) == 1
     assert message in " ".join(capsys.readouterr().err.split())
 

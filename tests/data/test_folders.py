@@ -79,7 +79,7 @@ def test_what_a_folder_lacks_is_named(tmp_path):
     with pytest.raises(MissingDataError, match="train is missing"):
         read_image_folder(tmp_path)
     write(tmp_path / "train", ("bee",), 3)
-    with pytest.raises(DataError, match=r"val/ant: there is no class 'ant' among the training images"):
+    with pytest.raises(DataError, match=r"val/ant: there is no class 'ant' in the training data"):
         read_image_folder(tmp_path)
     (tmp_path / "train" / "ant").mkdir()
     with pytest.raises(DataError, match=r"train/ant holds no images"):

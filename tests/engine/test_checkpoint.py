@@ -124,7 +124,7 @@ def test_a_full_disk_leaves_what_was_there(checkpoints, accelerator):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     try:
-        with pytest.raises(CheckpointError, match=r"cannot write.*step-00000003.*step-00000002, is intact"):
+        with pytest.raises(CheckpointError, match=r"cannot write.*step-00000003.*step-00000002; free some space"):
             save(checkpoints, 3, accelerator, size=5000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections import OrderedDict
-
 import pytest
 import torch
 from torch import nn
@@ -98,18 +96,6 @@ def test_the_innermost_first_layer_is_found(toy):
     with first_non_finite_layer({"net": network}) as found:
         network(torch.ones(1, 2))
     assert found == ["net.1.1 (Break)"]
-
-
-@pytest.mark.parametrize(
-    "names, path", [(["module", "a"], "net.a"), (["module_a"], "net.module_a"), (["a", "module"], "net.a.module")]
-)
-def test_only_the_name_of_the_wrapper_is_left_out(toy, names, path):
-    network = toy.Break(at=1)
-    for name in reversed(names):
-        network = nn.Sequential(OrderedDict({name: network}))
-    with first_non_finite_layer({"net": network}) as found:
-        network(torch.ones(1, 2))
-    assert found == [f"{path} (Break)"]
 
 
 def test_a_bad_input_is_told_from_a_bad_layer():

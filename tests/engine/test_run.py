@@ -82,11 +82,16 @@ def test_a_line_cut_short_is_left_out(run):
 
 @pytest.mark.parametrize(
     "line, told",
-    [(b"garbage", "not valid JSON"), (b"\xff", "not valid JSON"), (b'{"step": 1}', "must have split, step")],
+    [
+        (b"garbage", "not valid JSON"),
+        (b"\xff", "not valid JSON"),
+        (b"[" * 200_000, "not valid JSON"),
+        (b'{"step": 1}', "must have split, step"),
+    ],
 )
 def test_a_damaged_line_of_the_log_is_named(run, line, told):
     run.metrics_file.write_bytes(b'{"split": "train", "step": 1, "epoch": 1}\n' + line + b"\n")
-    with pytest.raises(ValueError, match=rf"metrics\.jsonl, line 2: .*{told}"):
+    with pytest.raises(ValueError, match=rf"metrics\.jsonl, line 2.*{told}"):
         run.metrics()
 
 
@@ -95,3 +100,10 @@ def test_two_processes_cannot_train_in_one_folder(run):
         pytest.fail("both have the lock")
     with run.lock():
         pass
+
+
+def test_damaged_notes_about_the_data_are_told_or_passed_over(run):
+    write_json(run.data_file, {"folder": 5, "samples": 10})
+    assert run.data_folder() is None
+    with pytest.raises(ValueError, match="was started with other data: classes were None and are now"):
+        run.require_same_data({"samples": 10, "classes": ["a"], "fingerprint": "0"})

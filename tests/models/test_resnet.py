@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pinets.models import BasicBlock, Multiply, Site, create_model, iresnet, resnet_cifar, resnet_imagenet
+from pinets.models import BasicBlock, IResNet, Multiply, Site, create_model, resnet_cifar, resnet_imagenet
 
 PARAMETERS = {
     "resnet18_cifar": 11_173_962,
@@ -261,7 +261,7 @@ def test_the_branch_does_not_start_at_zero():
         (resnet_cifar, nn.ReLU),
         (lambda **k: resnet_imagenet(block=BasicBlock, **k), nn.ReLU),
         (lambda **k: resnet_imagenet(block=BasicBlock, activation=nn.Tanh, **k), nn.Tanh),
-        (iresnet, nn.Identity),
+        (IResNet, nn.Identity),
     ],
 )
 def test_a_join_of_ones_own_fits_every_residual_network(build, activation):

@@ -93,7 +93,7 @@ def test_a_run_that_is_named_twice_counts_once(variants, capsys, monkeypatch):
             r"result\.json: test must be an object",
         ),
         ("result.json", '{"test": {}, "parameters": {}, "seconds": null}', r"result\.json: seconds must be a number"),
-        ("metrics.jsonl", "garbage\n", r"metrics\.jsonl, line 1: not valid JSON"),
+        ("metrics.jsonl", "garbage\n", r"metrics\.jsonl, line 1 is not valid JSON"),
         (
             "metrics.jsonl",
             '{"split": "train", "step": 1, "epoch": 0, "loss": "low"}\n',

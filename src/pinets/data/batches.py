@@ -39,7 +39,6 @@ class Batches:
         rank: The number of this process.
         world_size: The number of processes that share each batch.
         prefetch: Batches that a thread prepares ahead; useful if images are decoded while training.
-        device: Where batches are moved before they are transformed.
 
     Example:
         >>> from pinets.data import ArraySet
@@ -63,7 +62,6 @@ class Batches:
         rank: int = 0,
         world_size: int = 1,
         prefetch: int = 0,
-        device: torch.device | str | None = None,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
@@ -82,7 +80,6 @@ class Batches:
         self.rank = rank
         self.world_size = world_size
         self.prefetch = prefetch
-        self.device = device
         self.epoch = 0
         self.step = 0
         if len(self) == 0:
@@ -160,9 +157,8 @@ class Batches:
         uniforms = draw_uniforms(len(rows), draws + self.transform.draws, keyed_generator(self.seed, epoch, step))
         mine = slice(self.rank * len(rows) // self.world_size, (self.rank + 1) * len(rows) // self.world_size)
         rows, uniforms = rows[mine], uniforms[mine]
-        inputs = self.samples.read(rows, uniforms[:, :draws]).to(device=self.device)
-        inputs = self.transform.apply(inputs, uniforms[:, draws:].to(device=self.device))
-        return inputs, self.samples.labels[rows].to(device=self.device)
+        inputs = self.samples.read(rows, uniforms[:, :draws])
+        return self.transform.apply(inputs, uniforms[:, draws:]), self.samples.labels[rows]
 
 
 def keyed_generator(*key: object) -> torch.Generator:

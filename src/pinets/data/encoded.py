@@ -49,8 +49,8 @@ class EncodedSet(ABC):
         """The bytes of an image, for :func:`~pinets.data.samples.fingerprint`."""
         return self.encoded(index)[1]
 
-    @abstractmethod
-    def shuffled(self, generator: torch.Generator) -> Tensor: ...
+    def shuffled(self, generator: torch.Generator) -> Tensor:
+        return torch.randperm(len(self), generator=generator)
 
     @abstractmethod
     def subset(self, indices: Tensor) -> Self: ...

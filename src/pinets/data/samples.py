@@ -73,6 +73,7 @@ class ArraySet:
     inputs: Tensor
     labels: Tensor
     classes: tuple[str, ...]
+    draws = 0
 
     def __post_init__(self) -> None:
         for name in ("inputs", "labels"):
@@ -83,10 +84,6 @@ class ArraySet:
         if len(self.inputs) != len(self.labels):
             raise DataError(f"there are {len(self.inputs)} inputs and {len(self.labels)} labels: one label per input")
         check_labels(self.labels, len(self.classes), "labels")
-
-    @property
-    def draws(self) -> int:
-        return 0
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -36,10 +36,7 @@ __all__ = [
 class Transform(ABC):
     """Turn a batch into another; ``transform(batch, generator)`` draws the random numbers and applies it."""
 
-    @property
-    def draws(self) -> int:
-        """Number of uniform numbers in [0, 1) that one sample takes."""
-        return 0
+    draws: int = 0  # uniform numbers in [0, 1) that one sample takes
 
     @abstractmethod
     def apply(self, inputs: Tensor, uniforms: Tensor) -> Tensor:
@@ -64,10 +61,7 @@ class Compose(Transform):
 
     def __init__(self, *transforms: Transform) -> None:
         self.transforms = transforms
-
-    @property
-    def draws(self) -> int:
-        return sum(transform.draws for transform in self.transforms)
+        self.draws = sum(transform.draws for transform in transforms)
 
     def apply(self, inputs: Tensor, uniforms: Tensor) -> Tensor:
         shares = uniforms.split([transform.draws for transform in self.transforms], dim=1)
@@ -92,7 +86,7 @@ class Chunked(Transform):
     rows: int
 
     @property
-    def draws(self) -> int:
+    def draws(self) -> int:  # type: ignore[override]
         return self.transform.draws
 
     def apply(self, inputs: Tensor, uniforms: Tensor) -> Tensor:
@@ -105,14 +99,11 @@ class RandomCrop(Transform):
     """Pad every side with zeros, then cut the original size out at a random place."""
 
     padding: int
+    draws = 2
 
     def __post_init__(self) -> None:
         if self.padding < 1:
             raise ValueError(f"padding must be at least 1, got {self.padding}")
-
-    @property
-    def draws(self) -> int:
-        return 2
 
     def apply(self, inputs: Tensor, uniforms: Tensor) -> Tensor:
         height, width = inputs.shape[-2:]
@@ -131,14 +122,11 @@ class RandomFlip(Transform):
     """Mirror an image left to right, with the given probability."""
 
     probability: float = 0.5
+    draws = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.probability <= 1:
             raise ValueError(f"probability must lie between 0 and 1, got {self.probability}")
-
-    @property
-    def draws(self) -> int:
-        return 1
 
     def apply(self, inputs: Tensor, uniforms: Tensor) -> Tensor:
         flipped = uniforms[:, 0] < self.probability
@@ -211,14 +199,11 @@ class RandomSimilarity(Transform):
     degrees: float
     scale: float
     shift: float
+    draws = 4
 
     def __post_init__(self) -> None:
         if min(self.degrees, self.scale, self.shift) < 0 or self.scale >= 1:
             raise ValueError(f"degrees and shift must not be negative and scale must lie in [0, 1), got {self}")
-
-    @property
-    def draws(self) -> int:
-        return 4
 
     def apply(self, inputs: Tensor, uniforms: Tensor) -> Tensor:
         height, width = inputs.shape[-2:]
@@ -248,10 +233,7 @@ class RandomLight(Transform):
     contrast: float
     brightness: float
     maximum: float = 255.0
-
-    @property
-    def draws(self) -> int:
-        return 2
+    draws = 2
 
     def apply(self, inputs: Tensor, uniforms: Tensor) -> Tensor:
         factor, offset = (2 * uniforms.float() - 1)[:, :, None, None, None].unbind(1)

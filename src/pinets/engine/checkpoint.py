@@ -30,6 +30,7 @@ _FORMAT = "pinets checkpoint, version 1"
 _INDEX = "checkpoint.json"
 _SHARED = "shared.safetensors"
 _TEMPORARY = ".tmp-"
+_KEPT = 2  # checkpoints of a run: another one, if the newest is damaged
 
 
 class CheckpointError(ValueError):
@@ -66,16 +67,15 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of one run, of which the newest ``keep`` stay.
+    """The checkpoints of one run, of which the newest two stay.
 
     Args:
         folder: Where they are; all processes see it.
         owner: Checksum of the recipe; checkpoints of another recipe are refused.
-        keep: How many stay; more than one, so that there is another if the newest is damaged.
     """
 
-    def __init__(self, folder: Path, owner: str, keep: int = 2) -> None:
-        self.folder, self.owner, self.keep = folder, owner, keep
+    def __init__(self, folder: Path, owner: str) -> None:
+        self.folder, self.owner = folder, owner
 
     def save(self, step: int, shared: Mapping[str, Any], local: Mapping[str, Any], accelerator: Accelerator) -> Path:
         """Write a checkpoint from all processes; if that fails, those that exist stay as they were."""
@@ -111,7 +111,7 @@ class Checkpoints:
             if accelerator.is_main_process:
                 shutil.rmtree(temporary, ignore_errors=True)
             raise CheckpointError(
-                f"cannot write the checkpoint {final}: {error}; {self._what_is_left()}, free some space and resume"
+                f"cannot write the checkpoint {final}: {error}; {self.last_good()}; free some space and resume"
             ) from error
         accelerator.wait_for_everyone()
         return final
@@ -183,15 +183,16 @@ class Checkpoints:
             shutil.rmtree(path)
 
     def _remove_old(self) -> None:
-        for folder in self.folders()[: -self.keep]:
+        for folder in self.folders()[:-_KEPT]:
             # renamed first: a removal that is interrupted must not leave half a checkpoint under a valid name
             doomed = self.folder / f"{_TEMPORARY}{folder.name}"
             os.replace(folder, doomed)
             shutil.rmtree(doomed)
 
-    def _what_is_left(self) -> str:
-        existing = self.folders()
-        return f"the previous one, {existing[-1]}, is intact" if existing else "there is none before it"
+    def last_good(self) -> str:
+        """The newest checkpoint, for an error message."""
+        folders = self.folders()
+        return f"the last good checkpoint is {folders[-1]}" if folders else "there is no checkpoint yet"
 
 
 @contextmanager

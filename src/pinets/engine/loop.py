@@ -186,7 +186,7 @@ def _train(
         except NonFiniteLoss as reason:
             restore_torch_random_state(drawn, accelerator.device)
             where = _where(task, batch, accelerator)
-            raise NonFiniteError(f"step {position.step + 1}: {reason}; {where}; {_last_good(checkpoints)}") from reason
+            raise NonFiniteError(f"step {position.step + 1}: {reason}; {where}; {checkpoints.last_good()}") from reason
         for optimizer in task.optimizers.values():
             # a generator's step leaves gradients in the discriminator, and checkpoints hold no gradients: a resumed run
             # must not differ
@@ -246,7 +246,7 @@ def _save(task: Task, position: _Position, checkpoints: Checkpoints, log: Log, a
         if broken:
             raise NonFiniteError(
                 f"step {position.step}: the weights are not finite any more, first {name}.{broken[0]} "
-                f"({len(broken)} of {len(tensors)} tensors); {_last_good(checkpoints)}"
+                f"({len(broken)} of {len(tensors)} tensors); {checkpoints.last_good()}"
             )
     position.log_bytes = log.flush()
     shared = {
@@ -354,11 +354,6 @@ def _where(task: Task, batch: Any, accelerator: Accelerator) -> str:
     if not again:  # the weights may have changed: a discriminator is updated before its generator's loss breaks
         return "it did not happen again when the step was repeated"
     return f"the first layer to give it is {found[0]}" if found else "all layers are finite, so the loss itself made it"
-
-
-def _last_good(checkpoints: Checkpoints) -> str:
-    folders = checkpoints.folders()
-    return f"the last good checkpoint is {folders[-1]}" if folders else "there is no checkpoint yet"
 
 
 def _rates(task: Task) -> dict[str, float]:

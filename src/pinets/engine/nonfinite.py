@@ -60,18 +60,12 @@ def first_non_finite_layer(networks: Mapping[str, nn.Module]) -> Iterator[list[s
 
     for network_name, network in networks.items():
         for name, module in network.named_modules():
-            handles.append(module.register_forward_hook(watch(_path(network_name, name))))
+            handles.append(module.register_forward_hook(watch(f"{network_name}.{name}".rstrip("."))))
     try:
         yield found
     finally:
         for handle in handles:
             handle.remove()
-
-
-def _path(network: str, layer: str) -> str:
-    """The full name of a layer, without the ``module.`` that the wrapper for several processes adds."""
-    parts = layer.split(".") if layer else []
-    return ".".join([network, *(parts[1:] if parts[:1] == ["module"] else parts)])
 
 
 def _describe(module: nn.Module, inputs: Any) -> str:

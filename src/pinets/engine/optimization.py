@@ -104,15 +104,10 @@ class Adam:
 
 
 @dataclass(frozen=True)
-class AdamW:
+class AdamW(Adam):
     """Adam with decoupled weight decay."""
 
-    lr: float
-    betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float = 0.01
-
-    def __post_init__(self) -> None:
-        _check(self.lr, self.weight_decay, *self.betas)
 
     def build(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
         return torch.optim.AdamW(parameters, **asdict(self))

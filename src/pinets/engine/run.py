@@ -6,7 +6,6 @@ generators ``pictures/`` and, when the run is finished, ``result.json``.
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 import reprlib
@@ -22,7 +21,7 @@ import torch
 
 import pinets
 from pinets._extras import require
-from pinets._storage import digest, read_json_object, write_json
+from pinets._storage import digest, parse_json, read_json_object, write_json
 from pinets.data.samples import SampleSet, fingerprint
 from pinets.engine.checkpoint import Checkpoint, Checkpoints
 
@@ -136,16 +135,16 @@ class RunFolder:
     def data_folder(self, data_dir: str | Path | None = None) -> str | Path | None:
         """Where to look for the run's data: ``data_dir`` if given, else where they were in training if still there."""
         known = self._data().get("folder")
-        return known if data_dir is None and known is not None and Path(known).is_dir() else data_dir
+        return known if data_dir is None and isinstance(known, str) and Path(known).is_dir() else data_dir
 
     def require_same_data(self, data: dict[str, Any]) -> None:
         """Refuse to resume on other data; ``data`` is what :func:`describe_data` says of them."""
         known = self._data()
         for key in ("samples", "classes", "fingerprint"):
-            if known and known[key] != data.get(key):
+            if known and known.get(key) != data.get(key):
                 differs = "other images or labels"
                 if key != "fingerprint":
-                    differs = f"{key} {_difference(known[key], data.get(key))}"
+                    differs = f"{key} {_difference(known.get(key), data.get(key))}"
                 raise ValueError(f"{self.path} was started with other data: {differs}")
 
     def require_same_classes(self, classes: Sequence[str] | None) -> None:
@@ -257,10 +256,7 @@ def changed_keys(old: Any, new: Any, key: str = "") -> list[tuple[str, Any, Any]
 
 
 def _metrics_row(line: bytes, place: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except ValueError as error:  # JSON and Unicode errors are both ValueErrors
-        raise ValueError(f"{place}: not valid JSON: {error}") from error
+    row = parse_json(line, place)
     if not isinstance(row, dict) or not {"split", "step", "epoch"} <= row.keys():
         raise ValueError(f"{place}: a line of the log must have split, step and epoch, got {row!r}")
     _require_numbers({name: value for name, value in row.items() if name != "split"}, place)

@@ -1,6 +1,6 @@
 """Networks by name, and the classes they are made of."""
 
-from pinets.models._iresnet import IResNet, iresnet, prodpoly_iresnet
+from pinets.models._iresnet import IResNet
 from pinets.models._monet import MONet, MultilinearLayer, monet
 from pinets.models._polynomial_resnet import DropBlock, polynomial_resnet
 from pinets.models.activation_free import (
@@ -81,8 +81,6 @@ __all__ = [
     "polynomial_resnet",
     "DropBlock",
     "IResNet",
-    "iresnet",
-    "prodpoly_iresnet",
     "insightface_keys",
     "load_insightface",
     "MONet",

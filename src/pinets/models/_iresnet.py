@@ -16,8 +16,9 @@ from pinets.layers.build import check_at_least_one
 from pinets.models.parts import reset_layers
 from pinets.models.registry import register
 from pinets.models.residual import JoinMaker, ResidualBlock, add, convolution, mixed_tanh_product
+from pinets.models.resnet import Staged
 
-__all__ = ["IResNet", "ImprovedBlock", "iresnet", "prodpoly_iresnet"]
+__all__ = ["IResNet", "ImprovedBlock"]
 
 
 class ImprovedBlock(ResidualBlock):
@@ -39,8 +40,8 @@ class ImprovedBlock(ResidualBlock):
         return self.join(self.shortcut(x), self.bn3(self.conv2(out)))
 
 
-class IResNet(nn.Module):
-    """Embeds faces. The join of its blocks makes it a baseline or a Π-net.
+class IResNet(Staged):
+    """Embeds faces. The join of its blocks makes it a baseline or a Π-net; the defaults are IR-ResNet50's, for 112x112.
 
     The attributes are insightface's: ``conv1``, ``bn1``, ``prelu``, ``layer1.0.bn1``, ..., ``fc``, ``features``. Pixels
     are normalised as (x - 127.5) / 128.
@@ -57,7 +58,7 @@ class IResNet(nn.Module):
 
     Example:
         >>> import torch
-        >>> model = iresnet(depths=(1, 1), width=8, embedding=16, size=32).eval()
+        >>> model = IResNet(depths=(1, 1), width=8, embedding=16, size=32).eval()
         >>> faces = torch.randn(2, 3, 32, 32)
         >>> model(faces).shape, model.forward_features(faces).shape
         (torch.Size([2, 16]), torch.Size([2, 16, 8, 8]))
@@ -65,23 +66,19 @@ class IResNet(nn.Module):
 
     def __init__(
         self,
-        depths: Sequence[int],
         *,
-        width: int,
-        embedding: int,
-        size: int,
-        in_channels: int,
-        dropout: float,
-        eps: float,
-        join: JoinMaker,
+        depths: Sequence[int] = (3, 4, 14, 3),
+        width: int = 64,
+        embedding: int = 512,
+        size: int = 112,
+        in_channels: int = 3,
+        dropout: float = 0.4,
+        eps: float = 2e-5,
+        join: JoinMaker = add,
     ) -> None:
         super().__init__()
         for name, value in (("width", width), ("embedding", embedding), ("in_channels", in_channels)):
             check_at_least_one(name, value)
-        if not depths:
-            raise ValueError("depths must have at least one stage, got none")
-        for depth in depths:
-            check_at_least_one("every one of depths", depth)
         if size < 2 ** len(depths):
             raise ValueError(
                 f"size must be at least {2 ** len(depths)}, since {len(depths)} stages halve it, got {size}"
@@ -90,22 +87,14 @@ class IResNet(nn.Module):
         self.conv1 = convolution(in_channels, width, 3)
         self.bn1 = nn.BatchNorm2d(width)
         self.prelu = nn.PReLU(width)
-        self.stage_names = [f"layer{number}" for number, _ in enumerate(depths, 1)]
-        channels = width
-        for number, (name, depth) in enumerate(zip(self.stage_names, depths, strict=True)):
-            blocks = []
-            for position in range(depth):
-                stride = 2 if position == 0 else 1
-                inside = width * 2**number
-                blocks.append(ImprovedBlock(channels, inside, stride=stride, join=join, activation=nn.Identity))
-                channels = inside
-            self.add_module(name, nn.Sequential(*blocks))
+        self.num_features = self.add_stages(
+            ImprovedBlock, depths, width=width, first_stride=2, join=join, activation=nn.Identity
+        )
         side = -(-size // 2 ** len(depths))  # every stride of 2 rounds up
-        self.num_features = channels
         self.embedding = embedding
-        self.bn2 = nn.BatchNorm2d(channels)
+        self.bn2 = nn.BatchNorm2d(self.num_features)
         self.dropout = nn.Dropout(dropout, inplace=True)
-        self.fc = nn.Linear(channels * side**2, embedding)
+        self.fc = nn.Linear(self.num_features * side**2, embedding)
         self.features = nn.BatchNorm1d(embedding)
         self.features.weight.requires_grad_(False)  # fixed at 1: only the direction of an embedding counts
         for module in self.modules():
@@ -124,10 +113,6 @@ class IResNet(nn.Module):
             if isinstance(module, (nn.Conv2d, nn.Linear)):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
         nn.init.zeros_(self.fc.bias)
-
-    @property
-    def depths(self) -> tuple[int, ...]:
-        return tuple(len(self.get_submodule(name)._modules) for name in self.stage_names)
 
     def forward_features(self, x: Tensor) -> Tensor:
         """The map of features after the last stage."""
@@ -150,68 +135,14 @@ class IResNet(nn.Module):
         return f"depths={list(self.depths)}, size={self.size}, embedding={self.embedding}"
 
 
-def iresnet(
-    *,
-    depths: Sequence[int] = (3, 4, 14, 3),
-    width: int = 64,
-    embedding: int = 512,
-    size: int = 112,
-    in_channels: int = 3,
-    dropout: float = 0.4,
-    eps: float = 2e-5,
-    join: JoinMaker = add,
-) -> IResNet:
-    """An :class:`IResNet` with the paper's defaults: IR-ResNet50 for faces of 112x112."""
-    return IResNet(
-        depths,
-        width=width,
-        embedding=embedding,
-        size=size,
-        in_channels=in_channels,
-        dropout=dropout,
-        eps=eps,
-        join=join,
-    )
-
-
-def prodpoly_iresnet(
-    *,
-    depths: Sequence[int] = (3, 4, 14, 3),
-    width: int = 64,
-    embedding: int = 512,
-    size: int = 112,
-    in_channels: int = 3,
-    dropout: float = 0.4,
-    eps: float = 2e-5,
-) -> IResNet:
-    """A Prodpoly-IR-ResNet; the arguments are those of :class:`IResNet`.
-
-    Example:
-        >>> import torch
-        >>> model = prodpoly_iresnet(depths=(1, 1), width=8, embedding=16, size=32).eval()
-        >>> model(torch.randn(2, 3, 32, 32)).shape
-        torch.Size([2, 16])
-    """
-    return iresnet(
-        depths=depths,
-        width=width,
-        embedding=embedding,
-        size=size,
-        in_channels=in_channels,
-        dropout=dropout,
-        eps=eps,
-        join=mixed_tanh_product,
-    )
-
-
 _EMBEDDING = partial(
     register,
     task="faces",
     input_shape=(3, 112, 112),
     toy={"width": 8, "depths": (1, 2), "embedding": 16, "size": 32},
 )
-_BASELINE = partial(_EMBEDDING, build=iresnet)
-_PRODPOLY = partial(_EMBEDDING, build=prodpoly_iresnet)
+_BASELINE = partial(_EMBEDDING, build=IResNet)
+_PRODPOLY = partial(_EMBEDDING, build=IResNet, join=mixed_tanh_product)
 
 _BASELINE("iresnet18", depths=(2, 2, 2, 2), summary="IR-ResNet18, embeds faces; insightface's weights load")
 _BASELINE("iresnet34", depths=(3, 4, 6, 3), summary="IR-ResNet34, embeds faces; insightface's weights load")

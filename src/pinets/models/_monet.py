@@ -16,7 +16,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from pinets.layers.build import check_at_least_one
-from pinets.models.parts import LastAxisBatchNorm, choose, make_classifier, reset_layers
+from pinets.models.parts import Classifier, LastAxisBatchNorm, choose
 from pinets.models.registry import register
 from pinets.models.residual import Scale
 from pinets.operators import SpatialShift
@@ -70,7 +70,7 @@ class MultilinearBlock(nn.Module):
         return x + self.channels(self.norms[-1](x))
 
 
-class MONet(nn.Module):
+class MONet(Classifier):
     """A pyramid of multilinear blocks over 4x4 patches.
 
     Args:
@@ -112,40 +112,24 @@ class MONet(nn.Module):
         self.downsamples = nn.ModuleList(
             nn.Conv2d(here, there, 3, stride=2, padding=1) for here, there in pairwise(widths)
         )
-        self.num_classes = num_classes
-        self.fc = make_classifier(self.num_features, num_classes, like=next(self.parameters()))
+        super().reset_classifier(num_classes)
         self.apply(draw_unit_variance)
 
     def reset_parameters(self) -> None:
-        """Draw every parameter anew, as for a network built with the same seed."""
-        reset_layers(self)
+        super().reset_parameters()
         self.apply(draw_unit_variance)
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Replace the classifier by a fresh one; 0 classes for none."""
-        self.fc = make_classifier(self.num_features, num_classes, like=next(self.parameters()))
-        self.num_classes = num_classes
+        super().reset_classifier(num_classes)
         draw_unit_variance(self.fc)
 
     def forward_features(self, x: Tensor) -> Tensor:
-        """The map of features after the last stage."""
         x = self.stem(x)
         for number, stage in enumerate(self.stages):
             if number > 0:
                 x = self.downsamples[number - 1](x)
             x = stage(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)  # linear maps act on the last axis
         return x
-
-    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """From the map of features to the outputs, or to the input of the classifier."""
-        x = x.mean((2, 3))
-        return x if pre_logits else self.fc(x)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.forward_head(self.forward_features(x))
-
-    def extra_repr(self) -> str:
-        return f"num_features={self.num_features}, num_classes={self.num_classes}"
 
 
 def draw_unit_variance(module: nn.Module) -> None:

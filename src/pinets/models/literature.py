@@ -37,12 +37,7 @@ class InstanceBatchNorm(nn.Module):
 
 
 class RPolyBlock(nn.Module):
-    """A block of R-PolyNets.
-
-    Args:
-        channels: Of the map.
-        norm: After the first convolution; as published, :class:`InstanceBatchNorm`.
-    """
+    """A block of R-PolyNets; ``norm`` follows the first convolution, as published :class:`InstanceBatchNorm`."""
 
     def __init__(self, channels: int, norm: type[nn.Module] = InstanceBatchNorm) -> None:
         super().__init__()
@@ -58,12 +53,7 @@ class RPolyBlock(nn.Module):
 
 
 class DPolyBlocks(nn.Module):
-    """Two blocks of D-PolyNets: the second takes up the product of the first.
-
-    Args:
-        channels: Of the map.
-        norm: After the first convolution of each; as published, :class:`InstanceBatchNorm`.
-    """
+    """Two blocks of D-PolyNets, with norms as in :class:`RPolyBlock`: the second takes up the product of the first."""
 
     def __init__(self, channels: int, norm: type[nn.Module] = InstanceBatchNorm) -> None:
         super().__init__()
@@ -81,11 +71,7 @@ class DPolyBlocks(nn.Module):
 
 
 class PDCBlock(nn.Module):
-    """A block of PDC: the product of two convolutions of the shortcut.
-
-    Args:
-        channels: Of the map.
-    """
+    """A block of PDC: the product of two convolutions of the shortcut."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -97,12 +83,7 @@ class PDCBlock(nn.Module):
 
 
 class QuadraticLayer(nn.Module):
-    """A layer of quadratic neurons.
-
-    Args:
-        in_features: Size of the input.
-        out_features: Size of the output.
-    """
+    """A layer of quadratic neurons."""
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
@@ -114,12 +95,7 @@ class QuadraticLayer(nn.Module):
 
 
 class BilinearLayer(nn.Module):
-    """A gated layer without its activation, as in a bilinear MLP.
-
-    Args:
-        features: Size of the input and of the output.
-        hidden: Size of the product.
-    """
+    """A gated layer without its activation, as in a bilinear MLP; ``hidden`` is the size of the product."""
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()

@@ -16,10 +16,11 @@ __all__ = [
     "Activation",
     "ActivationName",
     "Bias",
+    "Classifier",
     "LastAxisBatchNorm",
+    "Silent",
     "SilentBatchNorm",
     "choose",
-    "make_classifier",
     "relu",
     "reset_layers",
 ]
@@ -74,36 +75,65 @@ class LastAxisBatchNorm(nn.BatchNorm1d):
         return super().forward(input.flatten(0, -2)).view_as(input)
 
 
-class SilentBatchNorm(nn.BatchNorm2d):
-    """Batch norm whose scale starts at zero, and so its output.
-
-    Example:
-        >>> SilentBatchNorm(4)(torch.randn(2, 4, 3, 3)).abs().max().item()
-        0.0
-    """
+class Silent(nn.modules.batchnorm._NormBase):
+    """A norm whose scale starts at zero, and so its output: to be mixed into one of torch's."""
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
         nn.init.zeros_(self.weight)
 
 
-def make_classifier(num_features: int, num_classes: int, *, like: Tensor) -> nn.Module:
-    """A linear map from features to classes, initialised as torch does; the identity for 0 classes.
-
-    Args:
-        num_features: Size of the features.
-        num_classes: Number of outputs; 0 for no classifier.
-        like: A weight of the network, whose device and type the classifier gets.
+class SilentBatchNorm(Silent, nn.BatchNorm2d):
+    """Batch norm whose scale starts at zero.
 
     Example:
-        >>> make_classifier(8, 10, like=torch.zeros(1)), make_classifier(8, 0, like=torch.zeros(1))
-        (Linear(in_features=8, out_features=10, bias=True), Identity())
+        >>> SilentBatchNorm(4)(torch.randn(2, 4, 3, 3)).abs().max().item()
+        0.0
     """
-    if num_classes < 0:
-        raise ValueError(f"num_classes must be at least 0, got {num_classes}")
-    if num_classes == 0:
-        return nn.Identity()
-    return nn.Linear(num_features, num_classes).to(device=like.device, dtype=like.dtype)
+
+
+class Classifier(nn.Module):
+    """Features of an image and a linear classifier on them, ``fc``, with the methods that timm's networks have.
+
+    A subclass sets ``num_features``, calls :meth:`reset_classifier` and writes :meth:`forward_features`; also
+    :meth:`pooled`, where it is not the average of a map.
+    """
+
+    num_features: int
+    num_classes: int
+    fc: nn.Module
+
+    def reset_parameters(self) -> None:
+        """Draw every parameter anew, as for a network built with the same seed."""
+        reset_layers(self)
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the classifier by a fresh one, initialised as torch does; 0 classes for none."""
+        if num_classes < 0:
+            raise ValueError(f"num_classes must be at least 0, got {num_classes}")
+        self.num_classes = num_classes
+        weight = next(self.parameters())
+        fresh = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
+        self.fc = fresh.to(device=weight.device, dtype=weight.dtype)
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """The map of features after the last stage."""
+        raise NotImplementedError
+
+    def pooled(self, x: Tensor) -> Tensor:
+        """The map of features as one vector for each image."""
+        return x.mean((2, 3))
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        """From the map of features to the outputs, or to the pooled features that the classifier sees."""
+        x = self.pooled(x)
+        return x if pre_logits else self.fc(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.forward_head(self.forward_features(x))
+
+    def extra_repr(self) -> str:
+        return f"num_features={self.num_features}, num_classes={self.num_classes}"
 
 
 def reset_layers(network: nn.Module) -> None:

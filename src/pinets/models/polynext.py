@@ -21,7 +21,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from pinets.models.parts import make_classifier
+from pinets.models.parts import Classifier
 from pinets.models.polynext_layers import (
     AttentionUpdate,
     BilinearUpdate,
@@ -80,7 +80,7 @@ class Cell(nn.Module):
         return p
 
 
-class PolyNeXt(nn.Module):
+class PolyNeXt(Classifier):
     r"""A classifier of PolyNeXt cells.
 
     The head multiplies once more: features are :math:`l + l * r` with :math:`(l, r) = W \mathrm{norm}(p)`.
@@ -131,11 +131,6 @@ class PolyNeXt(nn.Module):
             elif isinstance(module, (ChannelNorm, PixelBatchNorm, RowSumNorm, nn.Linear)):
                 module.reset_parameters()
 
-    def reset_classifier(self, num_classes: int) -> None:
-        """Put a fresh classifier on top; 0 classes for none."""
-        self.fc = make_classifier(self.num_features, num_classes, like=self.project.weight)
-        self.num_classes = num_classes
-
     def forward_features(self, x: Tensor) -> Tensor:
         """The map of features, twice as wide as the last cell."""
         before = last = self.stem(x)
@@ -148,15 +143,8 @@ class PolyNeXt(nn.Module):
         return self.product(left, right)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """From the map of features to the outputs, or to the pooled features that the classifier would see."""
-        x = x.mean((2, 3))
+        x = self.pooled(x)
         return x if pre_logits else self.fc(self.dropout(x))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.forward_head(self.forward_features(x))
-
-    def extra_repr(self) -> str:
-        return f"num_features={self.num_features}, num_classes={self.num_classes}"
 
 
 def polynext(

@@ -96,9 +96,10 @@ class RowSumNorm(nn.Module):
 
     running_sum: Tensor
 
-    def __init__(self, heads: int, tokens: int, *, eps: float = 1e-6, momentum: float = 0.1) -> None:
+    eps, momentum = 1e-6, 0.1
+
+    def __init__(self, heads: int, tokens: int) -> None:
         super().__init__()
-        self.eps, self.momentum = eps, momentum
         self.weight = nn.Parameter(torch.ones(heads, tokens, 1))
         self.register_buffer("running_sum", torch.ones(heads, tokens, 1))
 

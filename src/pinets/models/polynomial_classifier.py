@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from pinets.layers import CCP
 from pinets.layers.initialization import coupled_odds, draw_coupled_weights
-from pinets.models.parts import make_classifier, reset_layers
+from pinets.models.parts import Classifier
 from pinets.models.registry import register
 from pinets.polynomial import Polynomial
 
@@ -32,7 +32,7 @@ class CCPState(Polynomial):
         draw_coupled_weights([self.start, *(step.gate for step in self.steps)], coupled_odds(self.order, self.rank))
 
 
-class PolynomialClassifier(nn.Module):
+class PolynomialClassifier(Classifier):
     """A polynomial, and a linear classifier on its last state.
 
     Args:
@@ -47,23 +47,11 @@ class PolynomialClassifier(nn.Module):
         self.num_features = num_features
         self.reset_classifier(num_classes)
 
-    def reset_parameters(self) -> None:
-        """Draw every parameter anew."""
-        reset_layers(self)
-
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace the classifier by a fresh one; 0 classes for none."""
-        self.fc = make_classifier(self.num_features, num_classes, like=next(self.features.parameters()))
-        self.num_classes = num_classes
-
     def forward_features(self, x: Tensor) -> Tensor:
         return self.features(x).flatten(1)
 
-    def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
-        return features if pre_logits else self.fc(features)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.forward_head(self.forward_features(x))
+    def pooled(self, x: Tensor) -> Tensor:
+        return x
 
 
 def ccp_classifier(

@@ -8,14 +8,51 @@ from functools import partial
 from torch import Tensor, nn
 
 from pinets.layers.build import check_at_least_one
-from pinets.models.parts import Activation, make_classifier, relu, reset_layers
+from pinets.models.parts import Activation, Classifier, relu
 from pinets.models.registry import register
 from pinets.models.residual import BasicBlock, Bottleneck, JoinMaker, ResidualBlock, add
 
-__all__ = ["ResNet", "resnet_cifar", "resnet_imagenet", "small_stem"]
+__all__ = ["ResNet", "Staged", "resnet_cifar", "resnet_imagenet", "small_stem"]
 
 
-class ResNet(nn.Module):
+class Staged(nn.Module):
+    """A network with stages of residual blocks, ``layer1``, ``layer2`` and so on, as torchvision names them."""
+
+    def add_stages(
+        self,
+        block: type[ResidualBlock],
+        depths: Sequence[int],
+        *,
+        width: int,
+        first_stride: int,
+        join: JoinMaker,
+        activation: Activation,
+    ) -> int:
+        """Add the stages, each with twice the channels of the one before; returns the channels of the last.
+
+        The first stage reduces height and width by ``first_stride``, the others halve them.
+        """
+        if not depths:
+            raise ValueError("depths must have at least one stage, got none")
+        for depth in depths:
+            check_at_least_one("every one of depths", depth)
+        self.stage_names = [f"layer{number}" for number, _ in enumerate(depths, 1)]
+        channels = width
+        for number, (name, depth) in enumerate(zip(self.stage_names, depths, strict=True)):
+            blocks = []
+            for position in range(depth):
+                stride = 1 if position else (2 if number else first_stride)
+                blocks.append(block(channels, width * 2**number, stride=stride, join=join, activation=activation))
+                channels = blocks[-1].out_channels
+            self.add_module(name, nn.Sequential(*blocks))
+        return channels
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        return tuple(len(self.get_submodule(name)._modules) for name in self.stage_names)
+
+
+class ResNet(Staged, Classifier):
     """A residual network. The join of its blocks makes it a baseline or a Π-net.
 
     The attributes are torchvision's: ``conv1``, ``bn1``, ``layer1.0.conv1``, ..., ``fc``.
@@ -56,35 +93,21 @@ class ResNet(nn.Module):
     ) -> None:
         super().__init__()
         check_at_least_one("width", width)
-        if not depths:
-            raise ValueError("depths must have at least one stage, got none")
-        for depth in depths:
-            check_at_least_one("every one of depths", depth)
         self.conv1 = conv1(width, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
         self.relu = activation()
         self.maxpool = maxpool
-        self.stage_names = [f"layer{number}" for number, _ in enumerate(depths, 1)]
-        channels = width
-        for number, (name, depth) in enumerate(zip(self.stage_names, depths, strict=True)):
-            blocks = []
-            inside = width * 2**number
-            for position in range(depth):
-                stride = 2 if position == 0 and number > 0 else 1
-                blocks.append(block(channels, inside, stride=stride, join=join, activation=activation))
-                channels = inside * block.expansion
-            self.add_module(name, nn.Sequential(*blocks))
+        self.num_features = self.add_stages(
+            block, depths, width=width, first_stride=1, join=join, activation=activation
+        )
         self.after_stage = nn.ModuleList([*after_stage, *(nn.Identity() for _ in depths[len(after_stage) :])])
         self.avgpool = nn.AdaptiveAvgPool2d(1)
-        self.num_features = channels
-        self.fc: nn.Module
         self.reset_classifier(num_classes)
         self.draw = draw or partial(nn.init.kaiming_normal_, mode="fan_out", nonlinearity="relu")
         self._draw_convolutions()
 
     def reset_parameters(self) -> None:
-        """Draw every parameter anew, as for a network built with the same seed."""
-        reset_layers(self)
+        super().reset_parameters()
         self._draw_convolutions()
 
     def _draw_convolutions(self) -> None:
@@ -92,32 +115,17 @@ class ResNet(nn.Module):
             if isinstance(module, nn.Conv2d):
                 self.draw(module.weight)
 
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace the classifier by a fresh one; 0 classes for none."""
-        self.fc = make_classifier(self.num_features, num_classes, like=self.conv1.weight)
-        self.num_classes = num_classes
-
-    @property
-    def depths(self) -> tuple[int, ...]:
-        return tuple(len(self.get_submodule(name)._modules) for name in self.stage_names)
-
     def forward_features(self, x: Tensor) -> Tensor:
-        """The map of features after the last stage."""
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         for name, after in zip(self.stage_names, self.after_stage, strict=True):
             x = after(getattr(self, name)(x))
         return x
 
-    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """From the map of features to the outputs, or to the input of the classifier."""
-        x = self.avgpool(x).flatten(1)
-        return x if pre_logits else self.fc(x)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.forward_head(self.forward_features(x))
+    def pooled(self, x: Tensor) -> Tensor:
+        return self.avgpool(x).flatten(1)
 
     def extra_repr(self) -> str:
-        return f"depths={list(self.depths)}, num_features={self.num_features}, num_classes={self.num_classes}"
+        return f"depths={list(self.depths)}, {super().extra_repr()}"
 
 
 def small_stem(in_channels: int) -> Callable[..., nn.Conv2d]:

@@ -15,7 +15,7 @@ from pinets.layers import PowerSum
 from pinets.layers.build import check_at_least_one
 from pinets.layers.initialization import draw_weight
 from pinets.models.mesh_autoencoder import MeshAutoencoder
-from pinets.models.parts import Bias, LastAxisBatchNorm, choose, reset_layers
+from pinets.models.parts import Bias, LastAxisBatchNorm, Silent, choose, reset_layers
 from pinets.models.registry import register
 from pinets.operators import SpiralConv
 from pinets.operators.hierarchy import Hierarchy
@@ -43,7 +43,7 @@ MakeLayer = Callable[[int, int, Tensor], nn.Module]  # (in_features, out_feature
 MakeNorm = Callable[[int, int], nn.Module]  # (vertices, features)
 
 
-class VertexInstanceNorm(nn.InstanceNorm1d):
+class VertexInstanceNorm(Silent, nn.InstanceNorm1d):
     """Instance norm over the vertices; its scale starts at zero, so a fresh network has no products.
 
     Example:
@@ -58,23 +58,15 @@ class VertexInstanceNorm(nn.InstanceNorm1d):
     def __init__(self, features: int) -> None:
         super().__init__(features, affine=True)
 
-    def reset_parameters(self) -> None:
-        super().reset_parameters()
-        nn.init.zeros_(self.weight)
-
     def forward(self, input: Tensor) -> Tensor:
         return super().forward(input.mT).mT
 
 
-class FeatureBatchNorm(LastAxisBatchNorm):
+class FeatureBatchNorm(Silent, LastAxisBatchNorm):
     """Batch norm of each feature; its scale starts at zero."""
 
-    def reset_parameters(self) -> None:
-        super().reset_parameters()
-        nn.init.zeros_(self.weight)
 
-
-class VertexBatchNorm(nn.BatchNorm1d):
+class VertexBatchNorm(Silent, nn.BatchNorm1d):
     """Batch norm of each feature of each vertex; its scale starts at zero. Affine at inference.
 
     Example:
@@ -85,10 +77,6 @@ class VertexBatchNorm(nn.BatchNorm1d):
 
     def __init__(self, vertices: int, features: int) -> None:
         super().__init__(vertices * features)
-
-    def reset_parameters(self) -> None:
-        super().reset_parameters()
-        nn.init.zeros_(self.weight)
 
     def forward(self, input: Tensor) -> Tensor:
         return super().forward(input.flatten(-2)).view_as(input)

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pinets.models.parts import make_classifier, reset_layers
+from pinets.layers.build import check_at_least_one
+from pinets.models.parts import Classifier, choose
 from pinets.models.registry import register
 from pinets.polynomial import Step
 
@@ -72,12 +73,7 @@ class ProductBlock(nn.Module):
 
 
 class ReluBlock(nn.Module):
-    r"""The twin of :class:`ProductBlock` with ReLU in place of the product: :math:`\mathrm{BN}(\max(v, 0) + u)`.
-
-    Args:
-        in_channels: Channels that come in.
-        out_channels: Channels that come out.
-    """
+    r"""The twin of :class:`ProductBlock` with ReLU in place of the product: :math:`\mathrm{BN}(\max(v, 0) + u)`."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -89,7 +85,7 @@ class ReluBlock(nn.Module):
         return self.norm(self.branch(x).relu() + self.shortcut(x))
 
 
-class StrictConvNet(nn.Module):
+class StrictConvNet(Classifier):
     """Blocks with average pooling between them, averages of the last map, and a linear classifier.
 
     Args:
@@ -107,31 +103,14 @@ class StrictConvNet(nn.Module):
         self.num_features = num_features * cells**2
         self.reset_classifier(num_classes)
 
-    def reset_parameters(self) -> None:
-        """Start anew: as a network that is made with the same seed."""
-        reset_layers(self)
-
-    def reset_classifier(self, num_classes: int) -> None:
-        """Put a fresh classifier on top; 0 classes for none."""
-        self.fc = make_classifier(self.num_features, num_classes, like=next(self.blocks.parameters()))
-        self.num_classes = num_classes
-
     def forward_features(self, x: Tensor) -> Tensor:
         """The map of features after the last block."""
         for number, block in enumerate(self.blocks):
             x = block(x if number == 0 else self.pool(x))
         return x
 
-    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """From the map of features to the outputs, or to the pooled features that the classifier would see."""
-        x = x.mean((2, 3)) if self.cells == 1 else F.adaptive_avg_pool2d(x, self.cells).flatten(1)
-        return x if pre_logits else self.fc(x)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.forward_head(self.forward_features(x))
-
-    def extra_repr(self) -> str:
-        return f"num_features={self.num_features}, num_classes={self.num_classes}"
+    def pooled(self, x: Tensor) -> Tensor:
+        return super().pooled(x) if self.cells == 1 else F.adaptive_avg_pool2d(x, self.cells).flatten(1)
 
 
 def strict_convnet(
@@ -162,16 +141,13 @@ def strict_convnet(
         "scaled": partial(ProductBlock, scaled=True),
         "relu": ReluBlock,
     }
-    if block not in kinds:
-        raise ValueError(f"block must be one of {', '.join(kinds)}, got {block!r}")
+    make = choose(block, kinds, "block")
     if not widths or min(widths) < 1:
         raise ValueError(f"widths must have at least one number, each at least 1, got {tuple(widths)}")
-    if in_channels < 1:
-        raise ValueError(f"in_channels must be at least 1, got {in_channels}")
-    if cells < 1:
-        raise ValueError(f"cells must be at least 1, got {cells}")
+    check_at_least_one("in_channels", in_channels)
+    check_at_least_one("cells", cells)
     sizes = zip((in_channels, *widths[:-1]), widths, strict=True)
-    blocks = [kinds[block](narrow, wide) for narrow, wide in sizes]
+    blocks = [make(narrow, wide) for narrow, wide in sizes]
     return StrictConvNet(blocks, num_features=widths[-1], num_classes=num_classes, cells=cells)
 
 
@@ -180,19 +156,7 @@ def normalised_conv(in_channels: int, out_channels: int) -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False), nn.BatchNorm2d(out_channels))
 
 
-_TOY = {"widths": (4, 8)}
-register(
-    "strict_convnet",
-    strict_convnet,
-    input_shape=(3, 32, 32),
-    toy=_TOY,
-    summary="a small convolutional polynomial of degree 16, certified: blocks BN(u * v + u)",
-)
-register(
-    "strict_convnet_relu",
-    strict_convnet,
-    block="relu",
-    input_shape=(3, 32, 32),
-    toy=_TOY,
-    summary="the twin of strict_convnet, with ReLU",
-)
+_STRICT = partial(register, build=strict_convnet, input_shape=(3, 32, 32), toy={"widths": (4, 8)})
+
+_STRICT("strict_convnet", summary="a small convolutional polynomial of degree 16, certified: blocks BN(u * v + u)")
+_STRICT("strict_convnet_relu", block="relu", summary="the twin of strict_convnet, with ReLU")

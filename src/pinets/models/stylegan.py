@@ -331,21 +331,12 @@ def _widths(size: int, channels: int, base: int, most: int) -> list[int]:
 
 
 _SIZES = {"size": 16, "base": 64, "most": 8}
-register(
-    "stylegan_generator",
-    stylegan_generator,
-    summary="StyleGAN's generator, the baseline",
-    input_shape=(512,),
-    toy={**_SIZES, "latent": 8},
-    task="generation",
-)
-register(
+_register = partial(register, input_shape=(512,), task="generation", toy={**_SIZES, "latent": 8})
+_register("stylegan_generator", stylegan_generator, summary="StyleGAN's generator, the baseline")
+_register(
     "stylegan_prodpoly_generator",
     stylegan_prodpoly_generator,
     summary="StyleGAN with a polynomial as its mapping network: a product of polynomials",
-    input_shape=(512,),
-    toy={**_SIZES, "latent": 8},
-    task="generation",
 )
 register(
     "stylegan_discriminator",

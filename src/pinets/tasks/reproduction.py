@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +25,6 @@ __all__ = ["Reproduction", "experiments_at", "papers_figure", "reproduce", "scal
 
 _SAMPLES = 36
 _QUIET = ("name", "scale", "checkpoint_every", "log_every", "compile")  # the results do not depend on these
-Tables = Mapping[str, Sequence[Sequence[str]]]  # by what they show
 
 
 @dataclass(frozen=True)

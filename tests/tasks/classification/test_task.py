@@ -7,19 +7,17 @@ from sklearn.metrics import top_k_accuracy_score
 
 from pinets import CCP
 from pinets.data import Compose, Normalize
+from pinets.engine import make_accelerator
 from pinets.tasks.classification.robustness import Attacker, Ball, Certified, Robust
-from pinets.tasks.classification.task import Mean, TopKAccuracy, count_top_k
+from pinets.tasks.classification.task import Classification, count_top_k
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])
 def test_top_k_equals_scikit_learns(k):
     generator = torch.Generator().manual_seed(0)
     logits, labels = torch.randn(200, 7, generator=generator), torch.randint(7, (200,), generator=generator)
-    accuracy = TopKAccuracy(k)
-    for rows in torch.arange(200).split(33):  # in batches, the last one smaller
-        accuracy.update(logits[rows], labels[rows])
-    expected = top_k_accuracy_score(labels.numpy(), logits.numpy(), k=k, labels=np.arange(7))
-    assert accuracy.compute() == pytest.approx(expected, abs=1e-12)
+    expected = top_k_accuracy_score(labels.numpy(), logits.numpy(), k=k, labels=np.arange(7), normalize=False)
+    assert count_top_k(logits, labels, k) == expected
 
 
 def test_a_collapsed_network_is_right_by_chance_only():
@@ -32,24 +30,18 @@ def test_nan_is_never_right():
     assert count_top_k(torch.full((4, 3), float("nan")), torch.zeros(4).long(), k=3) == 0
 
 
-def test_the_shares_of_two_processes_add_up():
-    shares = [TopKAccuracy(1), TopKAccuracy(1)]
-    shares[0].update(torch.eye(3), torch.tensor([0, 1, 2]))
-    shares[1].update(torch.eye(2), torch.tensor([1, 1]))
-    total = shares[0].total + shares[1].total
-    assert shares[0].compute(lambda own: total) == pytest.approx(4 / 5)
-
-
-def test_mean_weighs_by_count():
-    mean = Mean()
-    mean.update(torch.tensor(1.0), 3)
-    mean.update(5.0, 1)
-    assert mean.compute() == 2.0
-
-
-def test_k_must_be_positive():
-    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
-        TopKAccuracy(0)
+def test_every_sample_counts_alike_whatever_its_batch():
+    torch.manual_seed(0)
+    network, inputs, labels = torch.nn.Linear(4, 5), torch.randn(10, 4), torch.randint(5, (10,))
+    batches = list(zip(inputs.split([7, 0, 3]), labels.split([7, 0, 3]), strict=True))
+    task = Classification(network, samples=lambda split: batches, accelerator=make_accelerator(), top_k=(1, 2))
+    scores = network(inputs).detach()
+    chances = scores.double().softmax(dim=1)[torch.arange(10), labels]
+    assert task.evaluate("test") == {
+        "loss": pytest.approx(-chances.log().mean().item(), rel=1e-6),
+        "accuracy": top_k_accuracy_score(labels.numpy(), scores.numpy(), k=1, labels=np.arange(5)),
+        "top2_accuracy": top_k_accuracy_score(labels.numpy(), scores.numpy(), k=2, labels=np.arange(5)),
+    }
 
 
 def test_an_attacker_stays_in_the_ball_and_makes_the_network_more_wrong():

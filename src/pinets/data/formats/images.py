@@ -36,11 +36,7 @@ class Crop(ABC):
     """Choose a box of an image and scale it to ``size`` by ``size`` pixels."""
 
     size: int
-
-    @property
-    def draws(self) -> int:
-        """Number of uniform random numbers that one image takes."""
-        return 0
+    draws: int = 0  # uniform random numbers that one image takes
 
     @abstractmethod
     def box(self, width: int, height: int, uniforms: Sequence[float]) -> tuple[float, float, float, float]:
@@ -76,16 +72,13 @@ class RandomResizedCrop(Crop):
     size: int
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    draws = 2 * _TRIES + 2
 
     def __post_init__(self) -> None:
         if self.size < 1:
             raise ValueError(f"size must be at least 1, got {self.size}")
         if not 0 < self.scale[0] <= self.scale[1] <= 1 or not 0 < self.ratio[0] <= self.ratio[1]:
             raise ValueError(f"scale must lie in (0, 1] and ratio be positive, got {self.scale} and {self.ratio}")
-
-    @property
-    def draws(self) -> int:
-        return 2 * _TRIES + 2
 
     def box(self, width: int, height: int, uniforms: Sequence[float]) -> tuple[float, float, float, float]:
         right, down = uniforms[-2:]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tarfile
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +37,7 @@ __all__ = [
     "open_shards",
     "read_shards",
     "shard_classes",
+    "write_shard",
     "write_shards",
 ]
 
@@ -104,11 +105,7 @@ def open_shards(shards: Sequence[PathLike], crop: Crop, classes: Sequence[str] |
 def read_shards(folder: Path, *, size: int = 224, validation: float = 0.1, seed: int = 0) -> Splits[ShardSet]:
     """Read shards named ``train-*.tar``, ``validation-*.tar`` and ``test-*.tar``, and ``classes.txt`` if it is there.
 
-    Args:
-        folder: Holds the shards.
-        size: Height and width of a random part of each image for training, and of its centre for validation and test.
-        validation: The fraction of every class held out of the training images, where there are no such shards.
-        seed: Decides which images are held out.
+    The options are those of :func:`pinets.data.sets.folders.read_image_folder`.
     """
     train_crop, test_crop = crops(size)
     classes = shard_classes(folder)
@@ -151,7 +148,8 @@ def write_shards(splits: Splits[Any], folder: PathLike, *, per_shard: int = 1000
         for part, samples in parts.items():
             order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed))
             for number, indices in enumerate(order.split(per_shard)):
-                _write_shard(partial / f"{part}-{number:06d}.tar", samples, indices.tolist())
+                images = (_encoded(samples, index) for index in indices.tolist())
+                write_shard(partial / f"{part}-{number:06d}.tar", images, samples.labels)
         (partial / CLASSES).write_text("\n".join(splits.train.classes) + "\n", encoding="utf-8")
 
 
@@ -168,16 +166,21 @@ def new_folder(folder: Path) -> Iterator[Path]:
         os.replace(partial, folder)
 
 
-def _write_shard(path: Path, samples: ImageSet | EncodedSet, indices: Sequence[int]) -> None:
+def write_shard(path: Path, images: Iterable[tuple[int, str, bytes]], labels: Tensor) -> int:
+    """Write images, each by its number, with its name and bytes, to one file; returns how many there are."""
     webdataset = require("webdataset", extra="train")
+    count = 0
     with path.open("wb") as file, webdataset.TarWriter(file, mtime=0.0) as writer:
-        for index in indices:
-            if isinstance(samples, EncodedSet):
-                name, encoded = samples.encoded(index)
-                kind = image_kind(encoded, name)
-            else:
-                kind, encoded = "png", encode_png(samples.images[index])
-            writer.write({"__key__": f"{index:08d}", kind: encoded, "cls": int(samples.labels[index])})
+        for index, name, encoded in images:
+            writer.write({"__key__": f"{index:08d}", image_kind(encoded, name): encoded, "cls": int(labels[index])})
+            count += 1
+    return count
+
+
+def _encoded(samples: ImageSet | EncodedSet, index: int) -> tuple[int, str, bytes]:
+    if isinstance(samples, EncodedSet):
+        return index, *samples.encoded(index)
+    return index, f"image {index}", encode_png(samples.images[index])
 
 
 def image_kind(encoded: bytes, name: str) -> str:

@@ -48,13 +48,7 @@ def read_cifar10(folder: Path, *, validation: float = 0.1, seed: int = 0) -> Spl
 
 
 def read_cifar100(folder: Path, *, validation: float = 0.1, seed: int = 0) -> Splits[ImageSet]:
-    """Read CIFAR-100 with its 100 fine labels from ``cifar-100-binary`` or ``cifar-100-python``.
-
-    Args:
-        folder: Either of the two, as unpacked.
-        validation: The fraction of every class held out of the training images.
-        seed: Decides which images are held out.
-    """
+    """Read CIFAR-100 with its 100 fine labels from ``cifar-100-binary`` or ``cifar-100-python``, as CIFAR-10."""
     if (folder / "meta").exists():
         classes = _names(_dictionary(folder / "meta"), b"fine_label_names", folder / "meta")
         train, test = (_read_python(folder, [name], b"fine_labels", classes) for name in ("train", "test"))

@@ -19,6 +19,7 @@ from pinets.data.splits import divide
 __all__ = [
     "IMAGE_SUFFIXES",
     "FolderSet",
+    "class_names",
     "crops",
     "image_files",
     "label_folders",
@@ -27,6 +28,7 @@ __all__ = [
     "read_labelled_pictures",
     "read_listed_images",
     "read_pictures",
+    "require_alike",
 ]
 
 _IN_MEMORY = 2**30  # bytes: smaller datasets are decoded once
@@ -46,9 +48,6 @@ class FolderSet(EncodedSet):
             return path, Path(path).read_bytes()
         except FileNotFoundError as error:
             raise MissingDataError(f"{path} was there when the folder was listed, and is gone now") from error
-
-    def shuffled(self, generator: torch.Generator) -> Tensor:
-        return torch.randperm(len(self), generator=generator)
 
     def subset(self, indices: Tensor) -> Self:
         paths = tuple(self.paths[index] for index in indices.tolist())
@@ -91,12 +90,6 @@ def read_labelled_pictures(
     """Read images from one folder for each class, as :func:`read_image_folder` does, but scaled whole and decoded once.
 
     Of images that are not square the centre is kept. A dataset of more than a gibibyte stays encoded.
-
-    Args:
-        folder: The root.
-        size: Height and width.
-        validation: Fraction of every class held out of the training images, if the dataset defines no validation.
-        seed: Decides which images are held out.
     """
     found = read_image_folder(folder, size=size, validation=validation, seed=seed)
     whole = CentreCrop(size, resize=size)
@@ -107,13 +100,12 @@ def read_labelled_pictures(
 
 
 def read_class_folders(folder: Path, crop: Crop, classes: Sequence[str] | None = None) -> FolderSet:
-    """List the images of the folders of classes in ``folder``.
+    """List the images of all folders in ``folder``, one for each class; see :func:`label_folders`."""
+    return label_folders(folder, class_names(folder, classes), crop, classes)
 
-    Args:
-        folder: Holds one folder for each class.
-        crop: For decoding.
-        classes: All classes, in order; by default those that are found.
-    """
+
+def class_names(folder: Path, classes: Sequence[str] | None = None) -> list[str]:
+    """The names of the folders in ``folder``, one for each class; all must be among ``classes`` if these are given."""
     if not folder.is_dir():
         raise MissingDataError(f"{folder} is missing")
     found = sorted(path.name for path in folder.iterdir() if path.is_dir())
@@ -121,8 +113,8 @@ def read_class_folders(folder: Path, crop: Crop, classes: Sequence[str] | None =
         raise MissingDataError(f"{folder} has no folders: there must be one for each class")
     for name in found:
         if classes is not None and name not in classes:
-            raise DataError(f"{folder / name}: there is no class {name!r} among the training images")
-    return label_folders(folder, found, crop, classes)
+            raise DataError(f"{folder / name}: there is no class {name!r} in the training data")
+    return found
 
 
 def label_folders(folder: Path, names: Sequence[str], crop: Crop, classes: Sequence[str] | None = None) -> FolderSet:
@@ -190,7 +182,7 @@ def read_pictures(
     paths = image_files(folder)
     if not paths:
         raise MissingDataError(f"{folder} holds no images")
-    _require_alike(paths)
+    require_alike(paths)
     labels = torch.zeros(len(paths), dtype=torch.int64)
     (every,) = in_their_channels(FolderSet(labels, ("image",), CentreCrop(size, resize=size), tuple(paths)))
     if len(paths) * every.channels * size * size > _IN_MEMORY:
@@ -198,20 +190,19 @@ def read_pictures(
     return divide(every.in_memory(), validation, seed=seed)
 
 
-def _require_alike(paths: list[str]) -> None:
-    """Check the headers of all images now: one of another kind would otherwise end a run hours later."""
-    first = _kind(paths[0])
+def require_alike(paths: Sequence[str]) -> str:
+    """The mode of images, which must be of one size and mode: one of another would end a run hours later."""
+
+    def kind(path: str) -> tuple[int, int, str]:
+        with open_image(Path(path), path) as image:
+            return (*image.size, image.mode)
+
+    first = kind(paths[0])
     for path in paths[1:]:
-        if (kind := _kind(path)) != first:
-            raise DataError(
-                f"images must be of one size and mode: {paths[0]} is {_describe(*first)}, {path} is {_describe(*kind)}"
+        if (other := kind(path)) != first:
+            told = (
+                f"{name} is {width}x{height} {mode}"
+                for name, (width, height, mode) in ((paths[0], first), (path, other))
             )
-
-
-def _kind(path: str) -> tuple[int, int, str]:
-    with open_image(Path(path), path) as image:
-        return (*image.size, image.mode)
-
-
-def _describe(width: int, height: int, mode: str) -> str:
-    return f"{width}x{height} {mode}"
+            raise DataError(f"images must be of one size and mode: {', '.join(told)}")
+    return first[-1]

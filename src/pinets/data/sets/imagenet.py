@@ -37,10 +37,7 @@ def read_imagenet(folder: Path, *, size: int = 224, validation: float = 0.02, se
 def read_tiny_imagenet(folder: Path, *, validation: float = 0.1, seed: int = 0) -> Splits[ImageSet]:
     """Read Tiny ImageNet (64x64) into memory; its validation images are our test set, its test set has no labels.
 
-    Args:
-        folder: Holds ``train/<class>/images`` and ``val/images`` with ``val/val_annotations.txt``.
-        validation: The fraction of every class held out of the training images.
-        seed: Decides which images are held out.
+    It has ``train/<class>/images`` and ``val/images`` with ``val/val_annotations.txt``.
     """
     crop = CentreCrop(64, resize=64)
     whole = read_class_folders(folder / "train", crop)

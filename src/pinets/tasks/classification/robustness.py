@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pinets._modes import evaluating
 from pinets.algebra.trainable import MarginBound
 from pinets.data import Normalize, Transform
 from pinets.engine.optimization import require_range
@@ -86,13 +87,11 @@ class Certifier:
 
     def loss(self, network: nn.Module, inputs: Tensor, labels: Tensor, step: int) -> Tensor:
         """The loss at an update, with batch norm as in evaluation."""
-        training = network.training
-        network.eval()
-        if self._bound is None:
-            self._bound = MarginBound(network, inputs, linear=self.linear)
         low, high = self.ball.around(inputs, min(1.0, step / self.growing))
-        margins = self._bound(network, low, high, labels)
-        network.train(training)
+        with evaluating(network):
+            if self._bound is None:
+                self._bound = MarginBound(network, inputs, linear=self.linear)
+            margins = self._bound(network, low, high, labels)
         return F.cross_entropy(-margins, labels)
 
 

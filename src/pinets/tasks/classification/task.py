@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from pinets.engine.task import Reduce, Split, Task, sum_over_processes, update
+from pinets.engine.task import Split, Task, sum_over_processes, update
 from pinets.tasks.classification.range_penalty import (
     BatchStatistics,
     Damage,
@@ -25,7 +24,7 @@ from pinets.tasks.classification.robustness import Attacker, Certifier
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["Classification", "Mean", "TopKAccuracy", "count_top_k"]
+__all__ = ["Classification", "count_top_k"]
 
 Labelled = tuple[Tensor, Tensor]
 
@@ -139,21 +138,18 @@ class Classification(Task):
     def evaluate(self, split: Split) -> dict[str, float]:
         # the bare network: the processes may have different numbers of batches, and must not wait for each other
         network = self._accelerator.unwrap_model(self.networks["model"]).eval()
-        mean_loss, accuracies = Mean(), {k: TopKAccuracy(k) for k in self._top_k}
+        totals = torch.zeros(2 + len(self._top_k), dtype=torch.float64)  # samples, their loss, right answers by k
         for batch in self._samples(split):
             inputs, labels = self._place(batch)
             if len(labels) == 0:  # this process's share of a last batch with fewer samples than processes
                 continue
             with self._accelerator.autocast():
                 scores = network(inputs).float()
-            mean_loss.update(F.cross_entropy(scores, labels), len(labels))
-            for accuracy in accuracies.values():
-                accuracy.update(scores, labels)
-        total = partial(sum_over_processes, accelerator=self._accelerator)
-        return {
-            "loss": mean_loss.compute(total),
-            **{_name(k): accuracy.compute(total) for k, accuracy in accuracies.items()},
-        }
+            loss = float(F.cross_entropy(scores, labels)) * len(labels)
+            right = [int(count_top_k(scores, labels, k)) for k in self._top_k]
+            totals += torch.tensor([len(labels), loss, *right], dtype=torch.float64)
+        count, *sums = sum_over_processes(totals, self._accelerator).tolist()
+        return dict(zip(("loss", *map(_name, self._top_k)), (total / count for total in sums), strict=True))
 
     def state_dict(self) -> dict[str, Any]:
         averaged = {} if self._average is None else {"averaged": int(self._average.n_averaged)}
@@ -195,50 +191,3 @@ def count_top_k(logits: Tensor, labels: Tensor, k: int) -> Tensor:
     ahead = ((logits > own) | ((logits == own) & before)).sum(dim=1)
     # comparisons with NaN are false: without this, a network that gives NaN would always be right
     return ((ahead < k) & ~logits.isnan().any(dim=1)).sum()
-
-
-class Mean:
-    """The mean of a value over all samples seen, by all processes.
-
-    >>> loss = Mean()
-    >>> loss.update(2.0, count=3)
-    >>> loss.update(4.0, count=1)
-    >>> loss.compute()
-    2.5
-    """
-
-    def __init__(self) -> None:
-        self.total = torch.zeros(2, dtype=torch.float64)  # sum, number of samples
-
-    def update(self, mean: Tensor | float, count: int) -> None:
-        """Add ``count`` samples, given their mean."""
-        self.total += torch.tensor([float(mean) * count, count], dtype=torch.float64)
-
-    def compute(self, reduce: Reduce = lambda total: total) -> float:
-        total, count = reduce(self.total).tolist()
-        return total / count
-
-
-class TopKAccuracy:
-    """The share of samples whose label is among the ``k`` classes scored highest.
-
-    >>> accuracy = TopKAccuracy(1)
-    >>> accuracy.update(torch.tensor([[0.1, 0.9], [0.8, 0.2]]), torch.tensor([1, 1]))
-    >>> accuracy.compute()
-    0.5
-    """
-
-    higher_is_better = True
-
-    def __init__(self, k: int = 1) -> None:
-        if k < 1:
-            raise ValueError(f"k must be at least 1, got {k}")
-        self.k = k
-        self.total = torch.zeros(2, dtype=torch.int64)  # right, all
-
-    def update(self, logits: Tensor, labels: Tensor) -> None:
-        self.total += torch.stack([count_top_k(logits, labels, self.k).cpu(), torch.tensor(len(labels))])
-
-    def compute(self, reduce: Reduce = lambda total: total) -> float:
-        right, count = reduce(self.total).tolist()
-        return right / count

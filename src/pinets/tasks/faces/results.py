@@ -95,13 +95,7 @@ def score_pairs(
 ) -> FaceResult:
     """Pairs by LFW's protocol: accuracy over ten folds, and true accepts at rates of false ones.
 
-    Args:
-        model: The model's name.
-        data: The dataset's name.
-        embeddings: One row for each image.
-        pairs: The two rows of each pair, (P, 2).
-        same: Whether it is of one person.
-        settings: Further settings to report.
+    Embeddings and pairs are those of :func:`verify_pairs`; ``settings`` are further ones to report, here and below.
     """
     result = verify_pairs(embeddings, pairs, same)
     exact = verify_pairs(embeddings, pairs, same, thresholds=None, fars=())
@@ -131,13 +125,7 @@ def score_ijb(
 ) -> list[FaceResult]:
     """IJB-B or IJB-C: 1:1 verification and 1:N identification by either convention, where there are meta files for it.
 
-    Args:
-        model: The model's name.
-        data: The dataset's name.
-        embeddings: One row for each image of the list of templates.
-        meta: The meta files.
-        pooling: How images become templates.
-        settings: Further settings to report.
+    There is one embedding for each image of the list of templates.
     """
     numbers, rows = pool_templates(
         embeddings, meta.templates, meta.media, detection=meta.detection if pooling.detection else None, pooling=pooling

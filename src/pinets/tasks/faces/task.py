@@ -101,9 +101,8 @@ class FaceRecognition(Task):
             metrics |= {f"{name}_{metric}": value for metric, value in scored.items()}
         if self._damage is not None and split == "validation":
             gather = require("accelerate.utils", extra="train").gather_object
-            metrics["damaged_images"] = float(
-                len(set(gather(list(self._damage.reasons))))
-            )  # a set: several may see one
+            reasons = set(gather(list(self._damage.reasons)))  # several processes may have met the same
+            metrics["damaged_images"] = float(len(reasons))
         return metrics
 
     def local_state_dict(self) -> dict[str, Any]:

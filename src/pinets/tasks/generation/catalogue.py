@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from pinets.engine.model import with_model
@@ -57,7 +56,7 @@ def fashion_ncp(scale: Scale = "full") -> GenerationRecipe:
         metric="fid10k_test",  # not in paper
         validation_metric="fid_small",
     )
-    return _at_scale(full, scale, _small_activation_free, _medium_activation_free)
+    return {"full": full, "medium": _medium_activation_free(full), "small": _small_activation_free(full)}[scale]
 
 
 @recipe
@@ -180,7 +179,7 @@ def cifar10_sngan(scale: Scale = "full") -> GenerationRecipe:
         average=0.999,  # not in paper
         metric="fid50k_train,is50k_10splits",
     )
-    return _at_scale(full, scale, _small_sngan, _medium_sngan)
+    return {"full": full, "medium": _medium_sngan(full), "small": _small_sngan(full)}[scale]
 
 
 @recipe
@@ -232,7 +231,7 @@ def ffhq256_stylegan(scale: Scale = "full") -> GenerationRecipe:
         average=0.9978,  # half of it is of the last 10,000 images
         metric="fid50k_train",
     )
-    return _at_scale(full, scale, _small_stylegan, _medium_stylegan)
+    return {"full": full, "medium": _medium_stylegan(full), "small": _small_stylegan(full)}[scale]
 
 
 @recipe
@@ -244,13 +243,6 @@ def ffhq256_stylegan_prodpoly(scale: Scale = "full") -> GenerationRecipe:
     Command: pinets compare ffhq256_stylegan ffhq256_stylegan_prodpoly --seeds 1
     """
     return with_model(ffhq256_stylegan(scale), "stylegan_prodpoly_generator")
-
-
-Change = Callable[[GenerationRecipe], GenerationRecipe]
-
-
-def _at_scale(full: GenerationRecipe, scale: Scale, small: Change, medium: Change) -> GenerationRecipe:
-    return {"full": lambda recipe: recipe, "medium": medium, "small": small}[scale](full)
 
 
 def _ccp_of(ncp: GenerationRecipe, width: int) -> GenerationRecipe:

@@ -12,6 +12,7 @@ from pinets.engine.task import Split
 from pinets.tasks.generation.metrics import evaluate, get_protocol, protocol_names
 from pinets.tasks.generation.metrics.inception_weights import OFFICIAL, load_inception
 from pinets.tasks.generation.metrics.protocols import Score, SmallDistance
+from pinets.tasks.generation.metrics.small_classifier import require_labels
 from pinets.tasks.generation.metrics.sources import ImageSource
 from pinets.tasks.generation.task import EVALUATION_SEED, Sampler
 
@@ -48,7 +49,7 @@ class Measurement:
         names = dict.fromkeys(name for names in self._names.values() for name in names)
         for name in names:
             if isinstance(get_protocol(name), SmallDistance):
-                _require_labels(name, reference(name))
+                require_labels(reference(name))
         self._left_out = self._scores_to_leave_out([*names])
 
     def _scores_to_leave_out(self, names: Sequence[str]) -> dict[str, str]:
@@ -79,12 +80,3 @@ class Measurement:
         if told:
             self.protocols[split] = "; ".join(told)
         return values
-
-
-def _require_labels(protocol: str, images: ImageSource) -> None:
-    labels = getattr(images, "labels", None)
-    if labels is None or len(labels.unique()) < 2:
-        raise ValueError(
-            f"{protocol} trains a classifier, and {images.name} has no labels of two or more classes; "
-            "choose another metric or validation_metric, such as fid2k"
-        )

@@ -37,6 +37,12 @@ def test_megaface_lists_hold_texts(tmp_path, content, message):
         read_image_list(tmp_path / "list.json")
 
 
+def test_lists_that_are_nested_too_deeply_are_named(tmp_path):
+    (tmp_path / "list.json").write_text('{"path": ' + "[" * 200_000)
+    with pytest.raises(DataError, match=r"list\.json is not valid JSON"):
+        read_image_list(tmp_path / "list.json")
+
+
 @pytest.mark.parametrize("read", [parse_pairs, read_image_list, read_noises, lambda path: read_ijb(path.parent)])
 def test_lists_that_are_no_text_are_named(tmp_path, read):
     path = tmp_path / "ijbc_face_tid_mid.txt"

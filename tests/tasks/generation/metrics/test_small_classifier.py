@@ -52,8 +52,8 @@ def test_it_learns_and_is_the_same_every_time():
 def test_it_is_kept_and_used_again(tmp_path, quick):
     images, labels = bars(100)
     source = TensorSource("bars", images, labels)
-    first = small_features(source, labels, tmp_path)
-    again = small_features(source, labels, tmp_path)
+    first = small_features(source, tmp_path)
+    again = small_features(source, tmp_path)
     assert quick == ["bars"]
     assert first.name == again.name
     x = images.expand(-1, 3, -1, -1)
@@ -61,11 +61,11 @@ def test_it_is_kept_and_used_again(tmp_path, quick):
     (path,) = tmp_path.iterdir()
     path.write_bytes(b"broken")
     with pytest.warns(UserWarning, match="cannot be used .* trained again"):
-        third = small_features(source, labels, tmp_path)
+        third = small_features(source, tmp_path)
     assert third(x).equal(first(x))
-    assert small_features(source, labels, tmp_path)(x).equal(first(x))
+    assert small_features(source, tmp_path)(x).equal(first(x))
     other, other_labels = bars(100, seed=5)
-    assert small_features(TensorSource("bars", other, other_labels), other_labels, tmp_path).name != first.name
+    assert small_features(TensorSource("bars", other, other_labels), tmp_path).name != first.name
     assert quick == ["bars"] * 3
 
 

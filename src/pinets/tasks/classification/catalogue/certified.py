@@ -19,7 +19,7 @@ def mnist_ccp2_certified(scale: Scale = "full") -> ClassificationRecipe:
     Ours: docs/verification.md, at small scale.
     Command: pinets train mnist_ccp2_certified --scale small
     """
-    return replace(mnist_ccp2_robust(scale), name="mnist_ccp2_certified", robust=Certified(eps=0.11))
+    return replace(mnist_ccp2_robust(scale), robust=Certified(eps=0.11))
 
 
 @recipe
@@ -33,7 +33,6 @@ def mnist_strict_certified(scale: Scale = "full") -> ClassificationRecipe:
     plain = mnist_ccp2_certified(scale)
     return replace(
         plain,
-        name="mnist_strict_certified",
         model=Model("strict_convnet", {"widths": (8, 16), "in_channels": 1}),
         robust=Certified(eps=0.1, linear=False),
         epochs=2 if scale == "small" else plain.epochs,
@@ -53,7 +52,6 @@ def cifar10_conv2_certified(scale: Scale = "full") -> ClassificationRecipe:
     plain = mnist_ccp2_certified(scale)
     return replace(
         plain,
-        name="cifar10_conv2_certified",
         model=Model("ccp4_conv_cifar", {"order": 2, "channels": 32}),
         data=Images("cifar10", classes=10, crop=2),  # not in paper
         robust=Certified(eps=2 / 255),

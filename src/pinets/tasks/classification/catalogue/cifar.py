@@ -135,7 +135,7 @@ def cifar100_prodpoly_resnet34(scale: Scale = "full") -> ClassificationRecipe:
 
 def at_scale(full: ClassificationRecipe, scale: Scale) -> ClassificationRecipe:
     """The recipe at full scale, or with fewer channels and epochs."""
-    return {"full": lambda recipe: recipe, "medium": _medium, "small": _small}[scale](full)
+    return {"full": full, "medium": _medium(full), "small": _small(full)}[scale]
 
 
 def _small(full: ClassificationRecipe) -> ClassificationRecipe:

@@ -59,7 +59,6 @@ def mnist_ccp2_robust(scale: Scale = "full") -> ClassificationRecipe:
     plain = mnist_ccp4(scale)
     return replace(
         plain,
-        name="mnist_ccp2_robust",
         model=Model("ccp4_mnist", {"rank": 128, "order": 2}),
         data=Images("mnist", classes=10, crop=0, flip=False),  # not in paper
         robust=Robust(eps=0.11),
@@ -113,7 +112,6 @@ def mnist_conv2(scale: Scale = "full") -> ClassificationRecipe:
     """
     full = replace(
         cifar10_strict("full"),
-        name="mnist_conv2",
         model=Model("strict_convnet", {"widths": (8, 32), "in_channels": 1, "cells": 7}),  # not in paper
         data=Images("mnist", classes=10, crop=2, flip=False, turn=12.0, grow=0.12),  # not in paper
         optimizer=SGD(lr=0.1, momentum=0.9, weight_decay=5e-4),  # not in paper
@@ -130,7 +128,7 @@ def fashion_conv2(scale: Scale = "full") -> ClassificationRecipe:
     Ours: 89.67 % at small scale, seed 0, a shared CPU core, 17 November 2026.
     Command: pinets train fashion_conv2 --scale small
     """
-    return replace(mnist_conv2(scale), name="fashion_conv2", data=replace(_FASHION, turn=4.0, grow=0.05))
+    return replace(mnist_conv2(scale), data=replace(_FASHION, turn=4.0, grow=0.05))
 
 
 @recipe
@@ -141,9 +139,5 @@ def cifar10_ccp4_conv(scale: Scale = "full") -> ClassificationRecipe:
     Ours: 55.70 % at small scale, seed 0, two shared CPU cores, 16 November 2026.
     Command: pinets train cifar10_ccp4_conv --scale small
     """
-    digits = mnist_ccp4(scale)
-    return replace(
-        digits,
-        model=Model("ccp4_conv_cifar"),
-        data=Images("cifar10", classes=10),  # not in paper
-    )
+    data = Images("cifar10", classes=10)  # not in paper
+    return replace(mnist_ccp4(scale), model=Model("ccp4_conv_cifar"), data=data)

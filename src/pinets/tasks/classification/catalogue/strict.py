@@ -73,11 +73,9 @@ def fashion_strict(scale: Scale = "full") -> ClassificationRecipe:
     if scale == "full":
         return full
     narrow = full.model.with_options(widths=(16, 32, 32))
-    return (
-        replace(full, model=narrow, epochs=30)
-        if scale == "medium"
-        else replace(full, model=narrow, epochs=3, average=0.99)
-    )
+    if scale == "medium":
+        return replace(full, model=narrow, epochs=30)
+    return replace(full, model=narrow, epochs=3, average=0.99)
 
 
 @recipe

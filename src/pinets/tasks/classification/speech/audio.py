@@ -58,9 +58,7 @@ def read_sound(path: Path, *, rate: int = SAMPLE_RATE, convert: bool = False) ->
     return (samples * 32768).round().clamp(-32768, 32767).short()  # exact for 16-bit files
 
 
-def read_clips(
-    paths: Sequence[Path], *, length: int = SAMPLE_RATE, rate: int = SAMPLE_RATE, convert: bool = False
-) -> Tensor:
+def read_clips(paths: Sequence[Path], *, length: int = SAMPLE_RATE, convert: bool = False) -> Tensor:
     """Read recordings as clips of one length: longer ones are cut, shorter ones filled with zeros, at their end.
 
     With ``convert``, recordings of any rate and any number of channels are taken, and of longer ones the loudest part.
@@ -71,7 +69,7 @@ def read_clips(
     clips = torch.zeros(len(paths), length, dtype=torch.int16)
 
     def read(position: int) -> None:
-        sound = read_sound(paths[position], rate=rate, convert=convert)
+        sound = read_sound(paths[position], convert=convert)
         sound = (loudest(sound, length) if convert else sound)[:length]
         clips[position, : len(sound)] = sound
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pinets.data.transforms import Chunked, Compose, Normalize, Transform, whole_number
+from pinets.tasks.classification.speech.audio import SAMPLE_RATE
 from pinets.tasks.classification.speech.mel import LogMel, PowerSpectrum, Waveform
 
 __all__ = [
@@ -29,11 +30,7 @@ class _Sometimes(Transform):
     """Change each sample with a probability, and only those it hits."""
 
     probability = 0.5
-    values = 1  # numbers that a change takes, besides the one that decides whether it happens
-
-    @property
-    def draws(self) -> int:
-        return 1 + self.values
+    draws = 2  # the first number decides whether a sample is changed
 
     def apply(self, inputs: Tensor, uniforms: Tensor) -> Tensor:
         hit = (uniforms[:, 0] < self.probability).nonzero().flatten()
@@ -82,7 +79,7 @@ class RandomNoise(_Sometimes):
         length: Of a clip.
     """
 
-    values = 2
+    draws = 3
 
     def __init__(self, recordings: Sequence[Tensor], length: int) -> None:
         if not recordings:
@@ -114,13 +111,12 @@ class RandomStretch(_Sometimes):
         return _played(inputs.sqrt(), _between(0.8, 1.2, values)).square()
 
 
-def speech_features(*, augment: bool = False, noise: Sequence[Tensor] = (), length: int = 16_000) -> Transform:
+def speech_features(*, augment: bool = False, noise: Sequence[Tensor] = ()) -> Transform:
     """Turn int16 clips into 32x32 log-mel pictures, from -80 dB .. 0 dB scaled to -1 .. 1.
 
     Args:
         augment: Whether to vary loudness, speed, stretch and place, and mix in noise if there is any.
         noise: Recordings to mix in, as a :class:`pinets.data.ClipSet` carries them.
-        length: Of a clip.
 
     Example:
         >>> clips = torch.randint(-999, 999, (4, 16000), dtype=torch.int16)
@@ -129,7 +125,7 @@ def speech_features(*, augment: bool = False, noise: Sequence[Tensor] = (), leng
     """
     wave: list[Transform] = [RandomLoudness(), RandomSpeed(), RandomShift()] if augment else []
     if augment and noise:
-        wave.append(RandomNoise(noise, length))
+        wave.append(RandomNoise(noise, length=SAMPLE_RATE))
     spectrum = [RandomStretch()] if augment else []
     scale = Normalize(mean=(-40.0,), std=(40.0,), maximum=1.0)
     steps = Compose(Waveform(), *wave, PowerSpectrum(), *spectrum, LogMel(), scale)

@@ -12,6 +12,7 @@ import torch
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.formats.text import read_text
 from pinets.data.samples import ClipSet, Splits
+from pinets.data.sets.folders import class_names
 from pinets.tasks.classification.speech.audio import SOUND_SUFFIXES, read_clips, read_sound
 
 __all__ = ["read_speech_commands", "read_speech_commands_test12", "speaker_percentage"]
@@ -39,7 +40,7 @@ def read_speech_commands(folder: Path) -> Splits[ClipSet]:
 
     The training clips carry the recordings of ``_background_noise_`` to mix in.
     """
-    words = _subfolders(folder, but=(_NOISE,))
+    words = tuple(name for name in class_names(folder) if name != _NOISE)
     sounds = {f"{path.parent.name}/{path.stem}": path for word in words for path in _sounds(folder / word)}
     validation = _listed(folder / "validation_list.txt", sounds)
     test = _listed(folder / "testing_list.txt", sounds)
@@ -58,7 +59,7 @@ def read_speech_commands_test12(folder: Path) -> Splits[ClipSet]:
     percentage divides them again: 10 % of its range is validation, 20 % test, the rest for training. ``_silence_`` has
     no speakers; its clips are divided by the hash of their names. Those for training also are the noise to mix in.
     """
-    classes = _subfolders(folder)
+    classes = tuple(class_names(folder))
     paths = [path for name in classes for path in _sounds(folder / name)]
     divided: dict[str, list[Path]] = {"train": [], "validation": [], "test": []}
     for path in paths:
@@ -92,15 +93,6 @@ def _clip_sets(folder: Path, parts: Sequence[Sequence[Path]], classes: tuple[str
         labels = torch.tensor([number[path.parent.name] for path in paths])
         sets.append(ClipSet(read_clips(paths), labels, classes))
     return Splits(*sets)
-
-
-def _subfolders(folder: Path, but: Sequence[str] = ()) -> tuple[str, ...]:
-    if not folder.is_dir():
-        raise MissingDataError(f"{folder} is missing")
-    names = tuple(sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name not in but))
-    if not names:
-        raise MissingDataError(f"{folder} has no folders: there must be one for each word")
-    return names
 
 
 def _sounds(folder: Path) -> list[Path]:

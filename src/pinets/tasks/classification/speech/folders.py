@@ -6,8 +6,9 @@ from pathlib import Path
 
 import torch
 
-from pinets.data.errors import DataError, MissingDataError
+from pinets.data.errors import DataError
 from pinets.data.samples import ClipSet, Splits
+from pinets.data.sets.folders import class_names
 from pinets.data.splits import divide, hold_out
 from pinets.tasks.classification.speech.audio import SOUND_SUFFIXES, read_clips
 
@@ -34,13 +35,7 @@ def read_sound_folder(folder: Path, *, validation: float = 0.1, seed: int = 0) -
 
 
 def _read_classes(folder: Path, classes: tuple[str, ...] | None = None) -> ClipSet:
-    if not folder.is_dir():
-        raise MissingDataError(f"{folder} is missing")
-    found = tuple(sorted(path.name for path in folder.iterdir() if path.is_dir()))
-    if not found:
-        raise MissingDataError(f"{folder} has no folders: there must be one for each class")
-    if wrong := [name for name in found if classes is not None and name not in classes]:
-        raise DataError(f"{folder / wrong[0]}: there is no class {wrong[0]!r} among the training sounds")
+    found = tuple(class_names(folder, classes))
     paths = [path for name in found for path in sorted((folder / name).rglob("*")) if _is_sound(path)]
     names = classes or found
     labels = [names.index(path.relative_to(folder).parts[0]) for path in paths]

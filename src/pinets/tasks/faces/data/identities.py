@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from pinets._extras import require
 from pinets._files import PathLike
 from pinets.data.damage import Damage
 from pinets.data.encoded import EncodedSet
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.formats.images import CentreCrop, Crop, decode_image
-from pinets.data.formats.shards import CLASSES, image_kind, new_folder, open_shards, shard_classes
+from pinets.data.formats.shards import CLASSES, image_kind, new_folder, open_shards, shard_classes, write_shard
 from pinets.data.sets.folders import FolderSet, label_folders
 from pinets.tasks.faces.data.recordio import open_records
 
@@ -95,7 +95,7 @@ def pack(
     with new_folder(Path(folder)) as partial:
         for indices in order.split(per_shard):
             path = partial / f"train-{shards:06d}.tar"
-            count = _write(path, samples, indices.tolist(), damage)
+            count = write_shard(path, _readable(samples, indices.tolist(), damage), samples.labels)
             if count == 0:
                 path.unlink()
             written += count
@@ -106,19 +106,14 @@ def pack(
     return Packed(written, len(samples.classes), shards, damage.count)
 
 
-def _write(path: Path, samples: EncodedSet, indices: list[int], damage: Damage) -> int:
-    """Write a shard and return how many images it holds."""
-    webdataset = require("webdataset", extra="train")
-    written = 0
-    with path.open("wb") as file, webdataset.TarWriter(file, mtime=0.0) as writer:
-        for index in indices:
-            try:
-                name, encoded = samples.encoded(index)
-                decode_image(encoded, name, samples.crop, ())
-                kind = image_kind(encoded, name)
-            except DataError as error:
-                damage.note(error)
-                continue
-            writer.write({"__key__": f"{index:08d}", kind: encoded, "cls": int(samples.labels[index])})
-            written += 1
-    return written
+def _readable(samples: EncodedSet, indices: list[int], damage: Damage) -> Iterator[tuple[int, str, bytes]]:
+    """The images that can be decoded, and whose kind shards can hold."""
+    for index in indices:
+        try:
+            name, encoded = samples.encoded(index)
+            decode_image(encoded, name, samples.crop, ())
+            image_kind(encoded, name)
+        except DataError as error:
+            damage.note(error)
+            continue
+        yield index, name, encoded

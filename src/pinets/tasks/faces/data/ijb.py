@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -15,9 +14,11 @@ from torch import Tensor
 from pinets._extras import require
 from pinets._files import PathLike
 from pinets.data.errors import DataError, MissingDataError
-from pinets.data.formats.text import read_text
+from pinets.data.formats.text import read_table, read_text
 
 __all__ = ["IJB", "Subjects", "TemplatePairs", "read_ijb"]
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +81,7 @@ def read_ijb(folder: PathLike) -> IJB:
     name = found[0].name.removesuffix("_face_tid_mid.txt")
     rows = list(_words(found[0], columns=3))
     images = tuple(words[0] for _, words in rows)
-    templates, media = (torch.tensor([_whole(words[at], found[0], n) for n, words in rows]) for at in (1, 2))
+    templates, media = (torch.tensor([_number(int, words[at], found[0], n) for n, words in rows]) for at in (1, 2))
     detection, pairs = folder / f"{name}_name_5pts_score.txt", folder / f"{name}_template_pair_label.txt"
     probe_file = folder / f"{name}_1N_probe_mixed.csv"
     known = set(templates.tolist())
@@ -172,8 +173,7 @@ def _require_consistent(first: Tensor, second: Tensor, same: Tensor, path: Path)
 def _read_subjects(path: Path, known: set[int]) -> Subjects:
     """A file has one line for each image: what it says of a template must agree."""
     subjects: dict[int, int] = {}
-    lines = csv.reader(read_text(path).splitlines())
-    header = next(lines, [])
+    header, *lines = read_table(path) or [[]]
     if all(word.strip().isdecimal() for word in header[:2]):
         raise DataError(f"{path}, line 1: expected the names of the columns, got {','.join(header)!r}")
     for number, words in enumerate(lines, start=2):
@@ -181,7 +181,7 @@ def _read_subjects(path: Path, known: set[int]) -> Subjects:
             continue
         if len(words) < 2:
             raise DataError(f"{path}, line {number}: expected template, subject, ..., got {','.join(words)!r}")
-        template, subject = (_whole(word, path, number) for word in words[:2])
+        template, subject = (_number(int, word, path, number) for word in words[:2])
         if subjects.setdefault(template, subject) != subject:
             raise DataError(
                 f"{path}, line {number}: template {template} is of subject {subject}, and of "
@@ -210,17 +210,13 @@ def _words(path: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
 
 
 def _score(word: str, path: Path, number: int) -> float:
-    score = float(_number(word, path, number))
+    score = _number(float, word, path, number)
     if not 0 <= score < math.inf:  # also false for NaN, which would spoil a whole template
         raise DataError(f"{path}, line {number}: a detection score must be finite and not negative, got {word!r}")
     return score
 
 
-def _whole(word: str, path: Path, number: int) -> int:
-    return int(_number(word, path, number, int))
-
-
-def _number(word: str, path: Path, number: int, kind: Any = float) -> Any:
+def _number(kind: type[Number], word: str, path: Path, number: int) -> Number:
     try:
         return kind(word)
     except ValueError:

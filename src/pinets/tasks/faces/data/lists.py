@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from pinets._files import PathLike
+from pinets._storage import parse_json
 from pinets.data.errors import DataError
 from pinets.data.formats.text import read_text
 
@@ -103,9 +103,9 @@ def read_image_list(path: PathLike) -> ImageList:
     text = read_text(path)
     if text.lstrip().startswith("{"):
         try:
-            content = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{path}: is not JSON ({error})") from error
+            content = parse_json(text, path)
+        except ValueError as error:
+            raise DataError(str(error)) from error
         names = _texts(content.get("path", []), path, "path")
         people = _texts(content.get("id") or _folders(names), path, "id")
     else:

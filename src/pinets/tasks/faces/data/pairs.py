@@ -119,9 +119,6 @@ class PackedImages(EncodedSet):
     def encoded(self, index: int) -> tuple[str, bytes]:
         return f"{self.source}, image {index}", self.contents[index]
 
-    def shuffled(self, generator: torch.Generator) -> Tensor:
-        return torch.randperm(len(self), generator=generator)
-
     def subset(self, indices: Tensor) -> Self:
         contents = tuple(self.contents[index] for index in indices.tolist())
         return replace(self, contents=contents, labels=self.labels[indices])

@@ -69,9 +69,6 @@ class RecordSet(EncodedSet):
             )
         return name, record.image
 
-    def shuffled(self, generator: torch.Generator) -> Tensor:
-        return torch.randperm(len(self), generator=generator)
-
     def subset(self, indices: Tensor) -> Self:
         return replace(self, offsets=self.offsets[indices], labels=self.labels[indices])
 

@@ -40,9 +40,7 @@ def light_subset(azimuth: float, elevation: float) -> int:
     (1, 4, 5)
     """
     cosine = math.cos(math.radians(azimuth)) * math.cos(math.radians(elevation))
-    angle = round(
-        math.degrees(math.acos(max(-1.0, min(1.0, cosine)))), 6
-    )  # rounded, so that 25 degrees are not slightly more
+    angle = round(math.degrees(math.acos(cosine)), 6)  # so that 25 degrees are not slightly more
     return 1 + sum(angle > limit for limit in _LIMITS)
 
 

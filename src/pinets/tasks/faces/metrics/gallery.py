@@ -25,7 +25,7 @@ __all__ = ["BLOCK", "Found", "search"]
 BLOCK = 4096  # gallery rows in a product; fewer were slower, and the scores of some thousand probes take 60 MB
 _PROBES_PER_THREAD = 256  # fewer are not worth a thread
 _TILE = 64  # scores of which only the largest is looked at for a first bound
-_WAITING = 1 << 14  # scores of the tail that wait before they are sorted
+_WAITING = 1 << 14  # scores of the tail that are kept beyond those asked for before the smallest are dropped
 _NOTHING = torch.iinfo(torch.int64).min  # the key of no gallery row
 
 
@@ -92,29 +92,31 @@ def search(probes: Matrix, gallery: Matrix, *, k: int = 0, tail: int = 0, block:
 def _search(
     rows: Tensor, *, gallery: Matrix, k: int, tail: int, block: int, stop: Event
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores, indices and tail of some probes."""
+    """Scores and indices of some probes, and candidates for the tail."""
     best = torch.full((len(rows), k), _NOTHING)
-    largest = _Tail(min(tail, gallery.shape[0] * len(rows)))
+    largest, limit = torch.empty(0), min(tail, gallery.shape[0] * len(rows))
     memory = torch.empty(len(rows) * block)
     for start, part in read_blocks(gallery, block):
         if stop.is_set():
             break
         scores = memory[: len(rows) * len(part)].view(len(rows), len(part))
         torch.mm(rows, part.t(), out=scores)
-        if start == 0:
-            lowest = _below_largest(scores, k)  # of each probe: a score matters only above it
-            largest.lowest = float(_below_largest(scores.view(1, -1), largest.limit))
-        wanted = lowest.clamp(max=largest.lowest)
+        if start == 0:  # a score matters only above the lowest wanted: of its probe, or of the tail
+            lowest, floor = _below_largest(scores, k), _below_largest(scores.view(1, -1), limit)
+        wanted = torch.minimum(lowest, floor)
         # NumPy's comparison and search on one thread take a tenth of the time of torch's
         places = torch.from_numpy(np.flatnonzero(scores.numpy() > wanted.numpy()[:, None]))
         found = scores.view(-1)[places]
-        largest.add(found)
+        largest = torch.cat([largest, found[found > floor]])
+        if len(largest) > 2 * limit + _WAITING:
+            largest = largest.topk(limit).values
+            floor = largest[-1:]
         probe, index = places // len(part), start + places % len(part)
         above = found > lowest[probe]
         if above.any():
             best = _merge(best, probe[above], _pack(found[above], index[above]))
             lowest = _unpack_scores(best[:, -1])
-    return _unpack_scores(best), 0xFFFFFFFF - (best & 0xFFFFFFFF), largest.result()
+    return _unpack_scores(best), 0xFFFFFFFF - (best & 0xFFFFFFFF), largest
 
 
 def _below_largest(scores: Tensor, k: int) -> Tensor:
@@ -137,34 +139,6 @@ def _merge(best: Tensor, probe: Tensor, keys: Tensor) -> Tensor:
     new = torch.full((len(best), int(counts.max())), _NOTHING)
     new[probe, torch.arange(len(probe)) - first[probe]] = keys
     return torch.cat([best, new], dim=1).topk(best.shape[1], dim=1).values
-
-
-class _Tail:
-    """The largest scores of all, at most ``limit`` of them; a score matters only above ``lowest``."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.lowest = -torch.inf
-        self.kept = [torch.empty(0)]
-        self.waiting = 0
-
-    def add(self, scores: Tensor) -> None:
-        scores = scores[scores > self.lowest]
-        self.kept.append(scores)
-        self.waiting += len(scores)
-        if self.waiting > max(_WAITING, self.limit // 2):  # sorting costs as much as all that is kept
-            self.cut()
-
-    def cut(self) -> None:
-        scores = torch.cat(self.kept)
-        if len(scores) >= self.limit > 0:
-            scores = scores.topk(self.limit).values
-            self.lowest = float(scores[-1])
-        self.kept, self.waiting = [scores], 0
-
-    def result(self) -> Tensor:
-        self.cut()
-        return self.kept[0].sort(descending=True).values
 
 
 def _pack(score: Tensor, index: Tensor) -> Tensor:

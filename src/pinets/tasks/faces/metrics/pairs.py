@@ -79,8 +79,7 @@ def pair_scores(embeddings: Matrix, pairs: Tensor, block: int = 100_000) -> Tens
         raise ValueError(
             f"pairs name rows {int(pairs.min())} to {int(pairs.max())}, but there are {len(rows)} embeddings"
         )
-    parts = [(rows[part[:, 0]] * rows[part[:, 1]]).sum(dim=1) for part in pairs.split(block)]
-    return torch.cat(parts) if parts else torch.empty(0)
+    return torch.cat([(rows[part[:, 0]] * rows[part[:, 1]]).sum(dim=1) for part in pairs.split(block)])
 
 
 def fold_numbers(same: Tensor, folds: int = 10) -> Tensor:

@@ -199,7 +199,7 @@ def _extractor(
         return load_inception(data_dir=data_dir)
     if isinstance(reference, FeatureStatistics):
         raise ValueError(f"{plan.name} needs the reference images and their labels, got statistics")
-    return small_features(reference, getattr(reference, "labels", None), folder)
+    return small_features(reference, folder)
 
 
 def _generate(sample: Sample, count: int, batch_size: int) -> Iterator[Tensor]:

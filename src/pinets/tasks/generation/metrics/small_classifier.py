@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from pinets._storage import read_tensors, write_tensors
 from pinets.tasks.generation.metrics.sources import ImageSource
 
-__all__ = ["SmallFeatures", "small_features", "train_small"]
+__all__ = ["SmallFeatures", "require_labels", "small_features", "train_small"]
 
 _SIDE = 32  # larger images are averaged down to it
 _VERSION = 1  # in the names of cached weights: raise it when the network or its training changes
@@ -87,16 +87,20 @@ def train_small(
     return network.eval().requires_grad_(False)
 
 
-def small_features(source: ImageSource, labels: Tensor | None, cache_dir: Path) -> SmallFeatures:
-    """The classifier of a set, cached on disk.
-
-    Args:
-        source: The images.
-        labels: Their classes.
-        cache_dir: Where classifiers are kept.
-    """
+def require_labels(source: ImageSource) -> Tensor:
+    """The labels of a set, which the classifier needs."""
+    labels: Tensor | None = getattr(source, "labels", None)
     if labels is None or len(labels.unique()) < 2:
-        raise ValueError(f"fid_small trains a classifier, and {source.name} has no labels of two or more classes")
+        raise ValueError(
+            f"fid_small trains a classifier, and {source.name} has no labels of two or more classes; choose another "
+            "metric or validation_metric, such as fid2k"
+        )
+    return labels
+
+
+def small_features(source: ImageSource, cache_dir: Path) -> SmallFeatures:
+    """The classifier of a set, cached on disk in a folder."""
+    labels = require_labels(source)
     name = f"small-v{_VERSION}-{source.fingerprint()[:24]}"
     path = cache_dir / f"{name}.safetensors"
     network = _load(path, SmallFeatures(int(labels.max()) + 1))

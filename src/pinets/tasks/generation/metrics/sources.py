@@ -15,7 +15,7 @@ from pinets.data.errors import DataError, MissingDataError
 from pinets.data.formats.images import open_image
 from pinets.data.registry import DATA_SETS, load
 from pinets.data.samples import ImageSet
-from pinets.data.sets.folders import image_files
+from pinets.data.sets.folders import image_files, require_alike
 
 __all__ = ["FolderSource", "ImageSource", "TensorSource", "data_set_source", "find_source"]
 
@@ -91,16 +91,8 @@ class FolderSource:
         self.paths = image_files(self.folder)
         if not self.paths:
             raise MissingDataError(f"{self.folder} holds no images")
-        first, *others = self.paths
-        self.kind = self._header(first)
-        if self.kind[1] not in ("L", "RGB"):
-            raise DataError(f"{first} has mode {self.kind[1]}; images must be grey (L) or RGB")
-        for path in others:  # before any long computation
-            if (kind := self._header(path)) != self.kind:
-                raise DataError(
-                    f"images must be of one size and mode: {first} is {_describe(*self.kind)}, {path} is "
-                    f"{_describe(*kind)}"
-                )
+        if (mode := require_alike(self.paths)) not in ("L", "RGB"):
+            raise DataError(f"{self.paths[0]} has mode {mode}; images must be grey (L) or RGB")
 
     @property
     def name(self) -> str:
@@ -118,10 +110,6 @@ class FolderSource:
             facts = Path(path).stat()
             digest.update(f"{Path(path).relative_to(self.folder)} {facts.st_size} {facts.st_mtime_ns}\n".encode())
         return digest.hexdigest()
-
-    def _header(self, path: str) -> tuple[tuple[int, int], str]:
-        with open_image(Path(path), path) as image:
-            return image.size, image.mode
 
     def _decode(self, path: str) -> Tensor:
         with open_image(Path(path), path) as image:
@@ -167,7 +155,3 @@ def require_images(images: Any, what: str) -> None:
     if not fits or images.shape[1] not in (1, 3):
         found = f"{tuple(images.shape)} {images.dtype}" if isinstance(images, Tensor) else type(images).__name__
         raise ValueError(f"{what} must be uint8 (N, C, H, W) with 1 or 3 channels, got {found}")
-
-
-def _describe(size: tuple[int, int], mode: str) -> str:
-    return f"{size[0]}x{size[1]} {mode}"

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pinets._files import PathLike, user_cache
 from pinets._progress import track
-from pinets._storage import read_tensors, write_tensors
+from pinets._storage import parse_json, read_tensors, write_tensors
 from pinets.tasks.generation.metrics.distances import Moments
 from pinets.tasks.generation.metrics.sources import ImageSource, require_images
 
@@ -68,7 +68,7 @@ class FeatureStatistics:
     def load(cls, path: str | Path) -> FeatureStatistics:
         try:
             content, metadata = read_tensors(path)
-            facts = json.loads(metadata["statistics"])
+            facts = parse_json(metadata["statistics"], path)
             tensors = {key: content[key] for key in ("mean", "covariance", "features")}
             return cls(facts["name"], facts["extractor"], tuple(facts["size"]), facts["count"], **tensors)
         except (KeyError, TypeError, ValueError) as error:
