@@ -43,7 +43,7 @@ def draw_law(axis: plt.Axes) -> None:
     (formula,) = expand(model).to_sympy(sympy.symbols("m v h"))
     law = sum(term for term in formula.as_ordered_terms() if abs(term.as_coeff_Mul()[0]) > 0.05).evalf(3)
     axis.scatter(z[:, 0] * z[:, 2], measured, s=8, c=z[:, 1], cmap="viridis", alpha=0.8, linewidths=0)
-    axis.set(xlabel="mass × height", ylabel="energy", title="Read the law it learnt")
+    axis.set(xlabel="mass × height", ylabel="energy", ylim=(-2, 50), title="Read the law it learnt")
     axis.text(0.04, 0.86, f"$E = {sympy.latex(law)}$", transform=axis.transAxes, fontsize=16, color=RED)
 
 
@@ -57,7 +57,7 @@ def draw_proof(axis: plt.Axes) -> None:
     heights = (proven.upper - proven.lower)[:, 0]
     axis.bar(edges[:-1, 0], heights, 0.25, proven.lower[:, 0], align="edge", color=BOX, edgecolor="#94a3b8")
     axis.plot(x, wave(x).detach(), color=RED, lw=2)
-    axis.set(xlabel="input", ylabel="output", ylim=(-1.25, 1.25), title="Prove: never outside the boxes")
+    axis.set(xlabel="input", ylabel="output", ylim=(-1.25, 1.25), title="Prove what it can give")
 
 
 def draw_secret(digit_axis: plt.Axes, bytes_axis: plt.Axes, scores_axis: plt.Axes) -> None:
