@@ -10,7 +10,7 @@ LOWEST = [
     "numpy==1.26.4",
     "pandas==2.2.1",
     "safetensors==0.4.3",
-    "scikit-learn==1.6.0",
+    "scikit-learn==1.7.0",
     "skops==0.11.0",
 ]
 
