@@ -5,7 +5,14 @@ import nox
 nox.options.error_on_missing_interpreters = False
 nox.options.default_venv_backend = "uv|virtualenv"
 
-LOWEST = ["torch==2.8.0", "numpy==1.26.4", "scikit-learn==1.6.0", "safetensors==0.4.3", "skops==0.11.0"]
+LOWEST = [
+    "torch==2.8.0",
+    "numpy==1.26.4",
+    "pandas==2.2.1",
+    "safetensors==0.4.3",
+    "scikit-learn==1.7.0",
+    "skops==0.11.0",
+]
 
 
 @nox.session(python=["3.11", "3.12", "3.13", "3.14"])

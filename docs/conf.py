@@ -20,7 +20,7 @@ exclude_patterns = ["_build", "_templates", "sg_execution_times.rst", "gallery/*
 suppress_warnings = ["ref.python"]  # classes of one name in several packages, such as Plan
 
 html_theme = "furo"
-html_title = f"pinets {release}"
+html_title = f"pinets {release.partition('+')[0]}"
 html_show_copyright = False
 html_show_sourcelink = False
 html_copy_source = False

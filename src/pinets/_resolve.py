@@ -89,6 +89,8 @@ class Resolved:
         """What is done to an input before it reaches the network, as plain data; None where that is not known."""
         if self.card is not None:
             return self.card.preprocessing
+        if self.estimator is not None:
+            return {"kind": "Columns", "names": list(self.estimator.encoded_names())}
         return None if self.run is None else self.run.inputs.preprocessing
 
     @cached_property
@@ -200,7 +202,9 @@ def _from_run(path: str, network: str | None, data_dir: str | Path | None) -> Re
 
     run = TrainedRun(path, data_dir)
     if not run.folder.exists:
-        raise ResolveError(f"{path} is a folder, but not that of a run: there is no recipe in it")
+        inside = sorted(str(file.parent) for file in Path(path).glob("*/recipe.json"))
+        hint = f"; name one of its runs, as {inside[0]}" if inside else ""
+        raise ResolveError(f"{path} is a folder, but not that of a run: there is no recipe in it{hint}")
     module = run.network(network)
     return Resolved(path, module, run.expression(module), run)
 
@@ -221,8 +225,10 @@ def _from_expression(text: str) -> Resolved:
             torch.manual_seed(0)
             module = spec.build(_NAME_IN_FILE.sub(stand_in, expression), known)
     except spec.ExpressionError as error:
-        path = "there is no such folder, and as an expression: " if re.fullmatch(r"[\w./\\-]+", text) else ""
         shown = text if len(text) <= 200 else f"{text[:200]}..."
+        if re.fullmatch(r"[\w.-]*[/\\][\w./\\-]+", text):
+            raise ResolveError(f"there is no file or folder {shown}") from error
+        path = "there is no such folder, and as an expression: " if re.fullmatch(r"[\w.-]+", text) else ""
         raise ResolveError(f"MODEL {shown!r}: {path}{error}") from error
     return Resolved(text, module.eval(), None if known else expression)
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pinets._extras import require
+from pinets._nearest import did_you_mean
 from pinets._resolve import resolve
 from pinets._storage import from_json
 from pinets.data import CentreCrop, Crop, DataError, MissingDataError, Normalize
@@ -128,7 +129,8 @@ def predict(
     """What a network answers for files.
 
     Images and sounds are prepared as those the run was evaluated on. Tables (``.csv``, with or without a line of names,
-    and ``.npy``) hold one input per row, as the network takes it.
+    and ``.npy``) hold one input per row, as the network takes it. An estimator that was fitted with a data frame finds
+    its columns by their names; they may hold text and missing values as those it was fitted with.
 
     Args:
         model: A run folder, a file that :func:`pinets.export.export` wrote, an estimator in a ``.skops`` file, or
@@ -193,22 +195,43 @@ def _run_program(path: str) -> Callable[[Tensor], Tensor]:
     return run
 
 
+@dataclass(frozen=True, eq=False)
+class _EstimatorPredictor(Predictor):
+    """An estimator answers itself: beyond the range of its training data it is not its polynomial.
+
+    Attributes:
+        columns: The names of its columns; None where it was fitted without names.
+    """
+
+    columns: Sequence[str] | None = None
+
+    def read_rows(self, path: str) -> Any:
+        """The rows of a table by the names of its columns, texts and missing values included; others are left out."""
+        if self.columns is None:
+            return super().read_rows(path).double().numpy()
+        pandas = require("pandas", extra="sklearn")
+        if path.endswith(".npy"):
+            return pandas.DataFrame(super().read_rows(path).double().numpy(), columns=self.columns)
+        try:
+            table = pandas.read_csv(path)
+        except ValueError as error:
+            raise DataError(f"{path} cannot be read as a table: {error}") from error
+        if missing := [name for name in self.columns if name not in table]:
+            raise DataError(f"{path} has no column {missing[0]!r}{did_you_mean(missing[0], map(str, table.columns))}")
+        return table[list(self.columns)]
+
+
 def _of_estimator(estimator: Any) -> Predictor:
-    """An estimator answers itself: beyond the range of its training data it is not its polynomial."""
     classes = getattr(estimator, "classes_", None)
-    names = getattr(estimator, "feature_names_in_", None)
 
-    def run(rows: Tensor) -> Tensor:
-        table: Any = rows.double().numpy()
-        if names is not None:
-            import pandas  # the estimator was fitted with it
-
-            table = pandas.DataFrame(table, columns=names)
+    def run(rows: Any) -> Tensor:
         if classes is None:
-            return torch.as_tensor(estimator.predict(table)).reshape(len(rows), -1)
-        return torch.as_tensor(estimator.predict_proba(table)).log()  # scores, whose softmax is taken
+            return torch.as_tensor(estimator.predict(rows)).reshape(len(rows), -1)
+        return torch.as_tensor(estimator.predict_proba(rows)).log()  # scores, whose softmax is taken
 
-    return Predictor(run, (estimator.n_features_in_,), None if classes is None else tuple(map(str, classes)), None)
+    names = getattr(estimator, "feature_names_in_", None)
+    known = None if classes is None else tuple(map(str, classes))
+    return _EstimatorPredictor(run, (estimator.n_features_in_,), known, None, columns=names)
 
 
 def _by_kind(inputs: Sequence[str | Path]) -> Iterator[tuple[str, list[str]]]:

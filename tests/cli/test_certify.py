@@ -120,4 +120,4 @@ def test_a_run_folder_is_certified_with_its_weights(tiny_run, monkeypatch, capsy
 
 def test_a_folder_that_is_not_there(capsys):
     assert main(["certify", "runs/nowhere"]) == 2
-    assert "MODEL 'runs/nowhere': there is no such folder" in capsys.readouterr().err
+    assert "there is no file or folder runs/nowhere" in capsys.readouterr().err

@@ -11,6 +11,7 @@ import torch
 from pinets import resolve
 from pinets.cli import main
 from pinets.data.formats.images import encode_png
+from pinets.export import read_metadata
 from pinets.prediction import predict
 
 pytest.importorskip("PIL")
@@ -141,3 +142,31 @@ def test_an_estimator_is_read_from_its_file_and_no_other_class_is(tmp_path, caps
     skops.dump(StandardScaler(), tmp_path / "other.skops")
     assert main(["show", str(tmp_path / "other.skops")]) == 1
     assert "holds no estimator of pinets but a StandardScaler" in capsys.readouterr().err
+
+
+def test_an_estimator_reads_a_table_by_the_names_of_its_columns(tmp_path, capsys):
+    """Text, missing values, columns in another order, and one it does not know."""
+    skops, pandas = pytest.importorskip("skops.io"), pytest.importorskip("pandas")
+    from pinets.estimators import PolynomialNetClassifier
+
+    draw = numpy.random.default_rng(0)
+    table = pandas.DataFrame({"age": draw.uniform(20, 60, 80), "city": draw.choice(["Paris", "Rome"], 80)})
+    table.loc[::9, "age"] = None
+    table.loc[::7, "city"] = None
+    bought = numpy.where(table["age"].fillna(0) > 40, "yes", "no")
+    fitted = PolynomialNetClassifier(order=1).fit(table, bought)
+    skops.dump(fitted, tmp_path / "fitted.skops")
+    table.assign(note="x")[["note", "city", "age"]].to_csv(tmp_path / "rows.csv", index=False)
+    answers = predict(tmp_path / "fitted.skops", [tmp_path / "rows.csv"])
+    numpy.testing.assert_allclose([one.scores for one in answers], fitted.predict_proba(table), rtol=1e-9, atol=1e-12)
+    table.rename(columns={"city": "ctiy"}).to_csv(tmp_path / "wrong.csv", index=False)
+    assert main(["predict", str(tmp_path / "fitted.skops"), str(tmp_path / "wrong.csv")]) == 1
+    assert "has no column 'city'; did you mean 'ctiy'?" in capsys.readouterr().err
+    out = tmp_path / "m.safetensors"
+    assert main(["export", str(tmp_path / "fitted.skops"), "--to", "safetensors", "--out", str(out)]) == 0
+    known = read_metadata(out)
+    rarer = table["city"].value_counts().idxmin()
+    assert known.preprocessing["names"] == ["age", "age is missing", f"city={rarer}", "city=missing"]
+    assert known.recipe == {"estimator": "PolynomialNetClassifier(order=1)", "output": "log-odds of yes"}
+    assert main(["export", str(tmp_path / "fitted.skops"), "--to", "skops"]) == 2
+    assert "skops.io.dump" in " ".join(capsys.readouterr().err.split())

@@ -116,3 +116,19 @@ def test_stored_without_pickle(rents, options):
     np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
     if options.get("solver") == "adam":
         np.testing.assert_array_equal(loaded.partial_fit(X, y).predict(X), fitted.partial_fit(X, y).predict(X))
+
+
+def test_text_in_the_wrong_place_is_answered_with_what_to_do():
+    rows = [["Paris", 1.0], ["Rome", 2.0], ["Paris", 3.0], ["Rome", 5.0]] * 5
+    y = np.arange(20.0)
+    with pytest.raises(ValueError, match=r"X holds text .*'Paris'.* give a data frame"):
+        PolynomialNetRegressor().fit(rows, y)
+    fitted = PolynomialNetRegressor(categorical_features=[0], order=1).fit(rows, y)
+    array = np.array(rows, dtype=object)
+    np.testing.assert_array_equal(fitted.predict(rows), fitted.predict(array))
+    with pytest.raises(ValueError, match=r"got the text 'no'; PolynomialNetClassifier takes classes"):
+        PolynomialNetRegressor().fit(array[:, 1:], ["no", "yes"] * 10)
+    with pytest.raises(ValueError, match=r"there is no column 'x00'; did you mean 'x0'"):
+        fitted.monotonic("x00")
+    with pytest.raises(ValueError, match=r"feature must be from 0 to 1, the number of a column, got 2"):
+        fitted.monotonic(2)

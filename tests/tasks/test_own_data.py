@@ -70,11 +70,12 @@ def test_a_dry_run_names_everything_that_does_not_fit(tmp_path, capsys):
 @pytest.mark.parametrize(
     "words, message",
     [
+        (["image", "--data", "."], "there is no recipe 'image'; did you mean 'images'?"),
         (["images", "--data", "gone"], "there is no folder gone"),
         (["images", "--data", ".", "--network", "strikt"], "did you mean 'strict'?"),
         (["images", "--data", "."], "has no folders: there must be one for each class"),
         (["sounds", "--data", "."], "has no folders: there must be one for each class"),
-        (["meshes", "--data", "."], "mesh_folder is not in"),
+        (["meshes", "--data", "."], "has no folder train: train and test hold one mesh file for each shape"),
     ],
 )
 def test_a_folder_that_cannot_be_used_is_wrong_usage(tmp_path, monkeypatch, capsys, words, message):

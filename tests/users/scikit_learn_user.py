@@ -1,6 +1,11 @@
-"""Somebody with a table and scikit-learn fits a pipeline, searches its settings, and reads the polynomial."""
+"""Somebody with a table and scikit-learn fits, searches settings, and reads and stores the polynomial."""
+
+import json
+import subprocess
 
 import numpy as np
+import pandas
+import skops.io
 import torch
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import GridSearchCV, train_test_split
@@ -8,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pinets import expand
-from pinets.estimators import PolynomialNetRegressor
+from pinets.estimators import PolynomialNetClassifier, PolynomialNetRegressor
 
 
 def search():
@@ -30,6 +35,23 @@ def read():
     assert {tuple(term.indices) for term in top} == {(0,), (1, 2)}
 
 
+def store():
+    """A raw table, with text and missing values, and the command line on a file of it."""
+    draw = np.random.default_rng(0)
+    table = pandas.DataFrame({"age": draw.uniform(20, 70, 200), "city": draw.choice(["Paris", "Rome"], 200)})
+    bought = np.where(table["age"] + 20 * (table["city"] == "Rome") > 50, "yes", "no")
+    table.loc[::10, "age"] = None
+    classifier = PolynomialNetClassifier().fit(table, bought)
+    print(classifier.formula(target="bought"))
+    skops.io.dump(classifier, "bought.skops")
+    table.to_csv("rows.csv", index=False)
+    words = ["pinets", "predict", "bought.skops", "rows.csv", "--json"]
+    answers = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    assert [row["class"] for row in answers] == classifier.predict(table).tolist()
+    assert classifier.score(table, bought) > 0.9
+
+
 if __name__ == "__main__":
     search()
     read()
+    store()

@@ -34,8 +34,13 @@ def add_parser(verbs: Verbs) -> None:
         """,
     )
     parser.add_argument("source", metavar="RUN", help="a run folder, or a model")
+    targets = ("onnx", "torch_export", "safetensors", "html")
     parser.add_argument(
-        "--to", required=True, choices=["onnx", "torch_export", "safetensors", "html"], help="the kind of file"
+        "--to",
+        required=True,
+        choices=(*targets, "skops"),  # the last is answered with what to do instead
+        metavar=f"{{{','.join(targets)}}}",
+        help="the kind of file",
     )
     parser.add_argument(
         "--runtime", metavar="DIR", help="for html: node_modules/onnxruntime-web/dist, which the page will hold"
@@ -50,6 +55,11 @@ def add_parser(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     from pinets.export import SUFFIXES, describe, export
 
+    if args.to == "skops":
+        raise UsageError(
+            "estimators are written in Python, with skops.io.dump(net, 'net.skops'); pinets export net.skops --to onnx "
+            "then takes their polynomial elsewhere, and networks are written --to safetensors"
+        )
     if args.fold and args.to == "safetensors":
         raise UsageError("--fold changes the network, and safetensors holds weights alone: use --to onnx")
     found = resolve_model(args.source, network=args.network, data_dir=args.data)
@@ -72,6 +82,9 @@ def _known(found: Resolved) -> dict[str, Any]:
     """What a run knows of its network."""
     from pinets.tasks import to_json
 
+    if found.estimator is not None:
+        fitted = {"estimator": repr(found.estimator), "output": found.estimator.formula().target}
+        return {"classes": found.classes, "preprocessing": found.preprocessing, "recipe": fitted}
     if found.recipe is None:
         return {}
     if found.run is not None and (missing := found.run.inputs.missing):

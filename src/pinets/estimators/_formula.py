@@ -172,7 +172,7 @@ class Formula:
                 "coefficient": lambda term: f"{term.coefficient:+.{digits}g}",
                 "term": lambda term: self.product(term),
                 "deviation": lambda term: f"{term.deviation:.{digits}g}",
-                "share": lambda term: f"{100 * term.share:.1f} %",
+                "share": lambda term: f"{100 * term.share:z.1f} %",
             },
         )
 
@@ -188,7 +188,7 @@ class Formula:
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{term.coefficient:+.3g}</td><td style='text-align:left'>{html.escape(self.product(term))}</td>"
-            f"<td>{term.deviation:.3g}</td><td>{100 * term.share:.1f}&nbsp;%</td></tr>"
+            f"<td>{term.deviation:.3g}</td><td>{100 * term.share:z.1f}&nbsp;%</td></tr>"
             for term in self.terms[:_SHOWN]
         )
         more = f"<p>and {len(self.terms) - _SHOWN} more terms</p>" if len(self.terms) > _SHOWN else ""

@@ -250,13 +250,23 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool
     ) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """The samples as arrays, without those of weight zero: they must count as little as if never given."""
+        if not hasattr(X, "shape") and self.categorical_features not in ("auto", None):
+            X = np.asarray(X, dtype=object)
         categorical = categorical_positions(X, self.categorical_features) if reset else list(self.columns_.levels)
         if categorical:
             validate_data(self, X, reset=reset, skip_check_array=True)
             y = _check_y(y, **{"multi_output": False, "y_numeric": False, **self._targets_accepted}, estimator=self)
             check_consistent_length(X, y)
         else:
-            X, y = validate_data(self, X, y, reset=reset, **self._columns_accepted, **self._targets_accepted)
+            try:
+                X, y = validate_data(self, X, y, reset=reset, **self._columns_accepted, **self._targets_accepted)
+            except ValueError as error:
+                if "could not convert string" not in str(error):
+                    raise
+                raise ValueError(
+                    f"X holds text ({error}): give a data frame, whose columns of text become categories, or the "
+                    f"numbers of these columns, as categorical_features=[1, 4]"
+                ) from error
         if sparse.issparse(y):
             raise ValueError("y must be dense, got a sparse matrix; convert it with y.toarray()")
         weights = self._check_weights(sample_weight, y)
@@ -296,6 +306,7 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         """Encoded features to predict from."""
         check_is_fitted(self, "module_")
         if self.columns_.levels:
+            X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
             validate_data(self, X, reset=False, skip_check_array=True)
             if len(X) == 0:
                 raise ValueError("X must have at least one row, got none")

@@ -13,6 +13,7 @@ from scipy import stats
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from pinets._nearest import did_you_mean
 from pinets.algebra import shapley
 from pinets.algebra._shapley import integrated_gradients
 from pinets.algebra.monomials import Table
@@ -268,7 +269,12 @@ class Reading:
             seconds: Computing time, at most.
         """
         position, _ = self._output(output)
-        number = self.raw_names().index(feature) if isinstance(feature, str) else int(feature)
+        names = list(self.raw_names())
+        if isinstance(feature, str) and feature not in names:
+            raise ValueError(f"there is no column {feature!r}{did_you_mean(feature, names)}")
+        number = names.index(feature) if isinstance(feature, str) else int(feature)
+        if not 0 <= number < len(names):
+            raise ValueError(f"feature must be from 0 to {len(names) - 1}, the number of a column, got {number}")
         if number in self.columns_.levels:
             raise ValueError(f"feature must be a column of numbers, got {feature!r}, which holds categories")
         column = int(np.flatnonzero(self.columns_.sources == number)[0])

@@ -57,6 +57,13 @@ class PolynomialNetRegressor(MultiOutputMixin, RegressorMixin, PolynomialNet):  
     target_scaling_: Scaling
     _targets_accepted: ClassVar[Mapping[str, bool]] = {"multi_output": True, "y_numeric": True}
 
+    def _check_samples(
+        self, X: Any, y: Any, sample_weight: Any, *, reset: bool
+    ) -> tuple[Any, np.ndarray, np.ndarray | None]:
+        if text := next((value for value in np.ravel(np.asarray(y, dtype=object)) if isinstance(value, str)), None):
+            raise ValueError(f"y must hold numbers, got the text {text!r}; PolynomialNetClassifier takes classes")
+        return super()._check_samples(X, y, sample_weight, reset=reset)
+
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Go through these samples once, from where the last call ended, at a constant learning rate.
 

@@ -21,7 +21,8 @@ section { background: var(--paper); border: 1px solid var(--line); border-radius
   margin: 1.25rem 0; }
 h2 { font-size: 1.25rem; margin: 0 0 .4rem; } section p { max-width: 48rem; margin: .4rem 0 .9rem; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .38rem .8rem; text-align: right; white-space: nowrap; } th { color: var(--soft); font-weight: 600; }
+th, td { padding: .38rem .8rem; text-align: right; white-space: nowrap; }
+thead th { white-space: normal; } th { color: var(--soft); font-weight: 600; }
 th:first-child, td:first-child { text-align: left; } thead tr { border-bottom: 2px solid var(--ink); }
 tbody tr + tr { border-top: 1px solid var(--line); } tbody tr.strong { font-weight: 650; background: #eef2fe; }
 figure { margin: .5rem 0 0; } figure svg { max-width: 100%; height: auto; display: block; margin: 0 auto; }

@@ -65,12 +65,13 @@ def write_report(
         several = any(summary.runs > 1 for summary in finished)
         note = "Test split, last epoch" + ("; mean and standard deviation over the runs." if several else ".")
         page.section("Result", table(header, rows), paragraph(note), *map(paragraph, protocols(finished)))
-    for metric, splits in curves(groups).items():
-        page.section(metric.replace("_", " ").capitalize(), curve_figure(groups, metric, splits))
     every = [run for runs in groups.values() for run in runs]
     if about is not None and len(every) == 1 and every[0].finished:
         for section in about(every[0]):
             page.section(section.title, *section.content)
+    shown = [curve_figure(groups, metric, splits) for metric, splits in curves(groups).items()]
+    if shown:
+        page.section("Training", f"<div class=stages>{''.join(shown)}</div>" if len(groups) == 1 else "".join(shown))
     for name, runs in groups.items():
         contents = [json.dumps(content, indent=2) for content in (runs[0].recipe(), runs[0].environment())]
         page.section(
@@ -106,7 +107,7 @@ def curves(groups: Groups) -> dict[str, tuple[str, ...]]:
 
 def _curves(groups: Groups, metric: str, splits: Sequence[str]) -> tuple[Any, list[Hint]]:
     """The figure, and the numbers at its points."""
-    figure, axes = new_figure(8, 4.5)
+    figure, axes = new_figure(*((8, 4.5) if len(groups) > 1 else (5.2, 3.2)))  # one recipe: curves stand side by side
     hints = []
     for (name, runs), color in zip(groups.items(), cycle(COLORS)):
         for split in splits:
@@ -117,13 +118,17 @@ def _curves(groups: Groups, metric: str, splits: Sequence[str]) -> tuple[Any, li
             values = [[curve[epoch] for epoch in epochs] for curve in found]
             dashed = split == "train" and len(splits) > 1
             label = split if len(groups) == 1 else name if not dashed else None
-            band(axes, epochs, values, label=label, color=color, linestyle="--" if dashed else "-")
+            look = {"linestyle": "--" if dashed else "-", "marker": "o" if len(epochs) == 1 else None}
+            band(axes, epochs, values, label=label, color=color, **look)
             who = split if len(groups) == 1 else f"{name}, {split}"
             for epoch, *found_there in zip(epochs, *values, strict=True):
                 mean = statistics.fmean(found_there)
                 hints.append(Hint(axes, epoch, mean, f"{who}, epoch {epoch}: {mean:.5g}"))
     tidy(axes, x="epoch", y=metric.replace("_", " ") if len(splits) > 1 else f"{splits[0]} {metric.replace('_', ' ')}")
     axes.xaxis.get_major_locator().set_params(integer=True)
+    reached = {hint.x for hint in hints}
+    if len(reached) == 1:
+        axes.set_xticks(list(reached))
     if axes.lines:
         axes.legend(frameon=False)
     return figure, [hint for hint in hints if math.isfinite(hint.y)][:_MOST_HINTS]

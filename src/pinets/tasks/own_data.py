@@ -82,6 +82,8 @@ def sound_recipe(folder: Path, network: str = "strict") -> ClassificationRecipe:
 
 def mesh_recipe(folder: Path, network: str = "ncp") -> AutoencodingRecipe:
     """Vertices and spirals are read from ``train/`` and ``test/`` with one mesh file per shape, all of one topology."""
+    if missing := [name for name in ("train", "test") if not (folder / name).is_dir()]:
+        raise MissingDataError(f"{folder} has no folder {missing[0]}: train and test hold one mesh file for each shape")
     train = load("mesh_folder", folder).train
     vertices = len(train.template.vertices)
     plan = HierarchyPlan(factors=_mesh_factors(vertices))

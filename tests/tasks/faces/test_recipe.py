@@ -185,6 +185,31 @@ def test_lfw_is_one_command(lfw, tmp_path, capsys):
     assert "| Prodpoly-IR-ResNet | 100.00 ± 0.00 | 100.00 ± 0.00 |" in page  # the same image in every light
 
 
+def test_the_report_of_a_run_shows_its_pairs(lfw, tmp_path, capsys):
+    changes = [*TINY, "model.size=16", "data.size=16", "data.validation=0.25"]
+    options = [word for change in changes for word in ("--set", change)]
+    command = [
+        "train",
+        "lfw_iresnet",
+        "--scale",
+        "small",
+        *options,
+        "--data",
+        str(lfw),
+        "--out",
+        str(tmp_path / "runs"),
+    ]
+    assert main(command) == 0, capsys.readouterr().err
+    (run,) = (tmp_path / "runs").glob("*/seed-0")
+    test = json.loads((run / "result.json").read_text())["test"]
+    page = (run / "report.html").read_text()
+    accuracy, deviation = (100 * test[f"view1_{name}"] for name in ("accuracy", "deviation"))
+    assert f"16 of 16 pairs of view1: accuracy {accuracy:.3f} ± {deviation:.3f} %." in page  # as the run measured them
+    assert "ROC of view1" in page
+    assert "similarities of pairs of one person and of two" in page
+    assert page.count("data:image/png;base64,") == 1  # the sheet of the hardest
+
+
 def test_faces_are_packed_from_the_command_line(ms1m, tmp_path, capsys):
     source, shards = str(ms1m / "ms1m-retinaface-t1"), str(tmp_path / "shards")
     assert main(["pack", source, shards, "--per-shard", "10"]) == 0

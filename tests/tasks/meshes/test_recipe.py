@@ -231,3 +231,19 @@ def test_a_scale_that_a_recipe_does_not_have_is_refused():
     assert recipes.get_recipe("motions_spiral", "medium").epochs == 40
     with pytest.raises(recipes.RecipeError, match="coma_spiral has no medium scale"):
         recipes.get_recipe("coma_spiral", "medium")
+
+
+def test_the_report_of_a_run_shows_errors_by_shape_and_by_vertex(data, tmp_path, capsys):
+    words = [word for change in TINY for word in ("--set", change)]
+    assert main(["train", "coma_pca", "--scale", "small", "--data", str(data), "--out", str(tmp_path), *words]) == 0
+    capsys.readouterr()
+    (run,) = tmp_path.glob("*/seed-0")
+    page = (run / "report.html").read_text()
+    model = load_shape_model(run, data_dir=data)
+    shapes = model.splits.test.shapes
+    distance = (model.reconstruct(shapes) - shapes).square().sum(-1).sqrt() * model.splits.test.millimetres
+    middle = distance.mean(1).sort().values[(len(shapes) - 1) // 2]
+    assert f"Half of 10 test shapes have a mean error below {middle:.3g} mm" in page
+    assert "the autoencoder is a polynomial of degree 1 in the coordinates of the vertices" in page
+    assert "histogram of the errors" in page
+    assert "mean error of each vertex" in page

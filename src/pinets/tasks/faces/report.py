@@ -1,4 +1,4 @@
-"""Tables, curves and pictures of face recognition, and one HTML report of them. No metric is computed here."""
+"""Tables, curves and pictures of face recognition, and one HTML report of them. Metrics are computed elsewhere."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from torch import Tensor
 
 from pinets._files import PathLike, write_bytes
 from pinets.data.errors import DataError
+from pinets.engine.trained import TrainedRun
 from pinets.report import (
     COLORS,
     Page,
+    Section,
     band,
     drawing_png,
     drawing_svg,
@@ -27,11 +29,17 @@ from pinets.report import (
     tidy,
 )
 from pinets.tasks.faces.data.pairs import FacePairs
-from pinets.tasks.faces.results import FaceResult, load_results
+from pinets.tasks.faces.embeddings import embed
+from pinets.tasks.faces.metrics import hardest_pairs, pair_scores
+from pinets.tasks.faces.results import FaceResult, load_results, score_pairs
 
-__all__ = ["face_table", "hardest_sheet", "light_table", "roc_drawing", "write_face_report"]
+__all__ = ["face_table", "hardest_sheet", "light_table", "roc_drawing", "run_sections", "write_face_report"]
 
 Results = Mapping[str, Sequence[FaceResult]]  # by recipe, one for each seed
+
+_MOST_PAIRS = 1000  # of the first test set, evenly chosen; a report is not an evaluation
+_HARDEST = 8
+_BATCH = 64
 
 # datasets in the order of the paper's tables; others come last
 _DATA = ("LFW", "CFP-FF", "CFP-FP", "CPLFW", "AgeDB-30", "CALFW", "Caucasian", "Indian", "Asian", "African")
@@ -93,6 +101,39 @@ def write_face_report(folder: PathLike, path: PathLike | None = None) -> Path:
     target = folder / "report.html" if path is None else Path(path)
     write_bytes(target, page.render().encode())
     return target
+
+
+def run_sections(run: TrainedRun) -> list[Section]:
+    """What the report of one run shows: its test pairs as a ROC curve and by score, and those it gets most wrong."""
+    part = run.data.verification["test"]
+    name, pairs = next(iter(part.sets.items()))
+    chosen = torch.linspace(0, len(pairs) - 1, min(len(pairs), _MOST_PAIRS)).round().long()
+    faces, rows = pairs.pairs[chosen].unique(return_inverse=True)
+    images = (pairs.faces.read(some, torch.empty(len(some), 0)) for some in faces.split(_BATCH))
+    found = embed(run.network(), (part.transform.apply(few, torch.empty(len(few), 0)) for few in images))
+    same, scores = pairs.same[chosen], pair_scores(found, rows)
+    result = score_pairs(run.recipe.name, name, found, rows, same)
+    some = FacePairs(pairs.faces, pairs.pairs[chosen], same)
+    sheet = hardest_sheet(some, scores, hardest_pairs(scores, same, _HARDEST))
+    told = f"{len(chosen):,} of {len(pairs):,} pairs of {name}: accuracy {_cell(result, 'accuracy')} %."
+    hardest = "Above, pairs of one person that look least alike to the network; below, pairs of two that look most so."
+    curves = [curve_figure([result], "roc")] if result.curves else []
+    return [
+        Section("Pairs of faces", paragraph(told), *curves, score_figure(scores, same)),
+        Section("The pairs it gets most wrong", picture(sheet, hardest)),
+    ]
+
+
+def score_figure(scores: Tensor, same: Tensor) -> str:
+    """How similar pairs of one person, and pairs of two, look to the network."""
+    figure, axes = new_figure(7, 3)
+    edges = torch.linspace(float(scores.min()), float(scores.max()) + 1e-6, 41).tolist()
+    for chosen, color, label in ((same, COLORS[0], "one person"), (~same, COLORS[1], "two people")):
+        axes.hist(scores[chosen].tolist(), bins=edges, color=color, alpha=0.6, label=label)
+    tidy(axes, x="cosine similarity", y="pairs")
+    axes.legend(frameon=False)
+    caption = "Similarity of the pairs. Where the two heaps overlap, no threshold is right for all."
+    return figure_svg(figure, caption, alt="similarities of pairs of one person and of two")
 
 
 def _pictures(folder: Path, result: FaceResult) -> list[str]:

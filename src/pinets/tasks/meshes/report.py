@@ -7,15 +7,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from pinets._files import write_bytes
+from pinets.algebra import Certificate, certify
 from pinets.engine.recipe import recipe_from_json
 from pinets.engine.run import RunFolder
+from pinets.engine.trained import TrainedRun
 from pinets.report import (
     COLORS,
     Page,
     RecipeSummary,
+    Section,
     drawing_png,
     figure_svg,
     group_runs,
@@ -30,7 +34,9 @@ from pinets.tasks.meshes.drawing import animate_shapes, draw_shapes, turnable
 from pinets.tasks.meshes.recipe import AutoencodingRecipe, Graph, Spiral
 from pinets.tasks.meshes.shape_model import load_shape_model
 
-__all__ = ["order_figure", "write_mesh_report"]
+__all__ = ["order_figure", "run_sections", "write_mesh_report"]
+
+_MOST_SHAPES = 200  # of the test split, evenly chosen
 
 _EVERY = 2  # frames of a sequence: the animation shows every second
 Runs = Mapping[str, Sequence[RunFolder]]
@@ -127,6 +133,50 @@ def order_figure(recipes: Mapping[str, AutoencodingRecipe], groups: Runs) -> Any
     axes.set_xticks(sorted({order for curve in curves.values() for order in curve}))
     axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
+
+
+def run_sections(run: TrainedRun) -> list[Section]:
+    """What the report of one run shows: its degree, the errors of test shapes, where they are, and three shapes."""
+    model = load_shape_model(run.path, data_dir=run.data_dir)
+    test = model.splits.test.shapes
+    chosen = torch.linspace(0, len(test) - 1, min(len(test), _MOST_SHAPES)).round().long()
+    errors = model.errors(test[chosen])
+    by_shape = errors.mean(dim=1)
+    ranked = by_shape.argsort().tolist()  # those that are not finite come last
+    places = {"best": ranked[0], "typical": ranked[len(ranked) // 2], "worst": ranked[-1]}
+    named = {f"{name}: shape {int(chosen[place])}": place for name, place in places.items()}
+    made = {name: model.reconstruct(test[chosen[[place]]])[0] for name, place in named.items()}
+    three = draw_shapes(made, model.template.faces, {name: errors[place] for name, place in named.items()})
+    mean = {"mean over shapes": errors.mean(dim=0)}
+    where = draw_shapes(dict.fromkeys(mean, model.template.vertices), model.template.faces, mean)
+    figure, axes = new_figure(5.2, 3.2)
+    axes.hist(by_shape[by_shape.isfinite()].tolist(), bins=30, color=COLORS[0])
+    tidy(axes, x="mean error of a test shape, mm", y="shapes")
+    share = float((by_shape > 2 * by_shape.median()).double().mean())
+    told = (
+        f"Half of {len(chosen):,} test shapes have a mean error below {float(by_shape.median()):.3g} mm; the worst has "
+        f"{float(by_shape.max()):.3g} mm, and {100 * share:.0f} % have more than twice the median."
+    )
+    certificate = certify(model.network, model.standardize(test[:1]))
+    return [
+        Section("Is it a polynomial?", paragraph(_degree(certificate))),
+        Section(
+            "Errors of the test shapes",
+            paragraph(told),
+            "<div class=stages>",
+            figure_svg(figure, "How many shapes have which error.", alt="histogram of the errors of test shapes"),
+            figure_svg(where, "The mean error of each vertex, on the template.", alt="mean error of each vertex"),
+            "</div>",
+            figure_svg(three, "Three test shapes as the autoencoder gives them back.", alt="reconstructed shapes"),
+        ),
+    ]
+
+
+def _degree(certificate: Certificate) -> str:
+    if certificate.polynomial:
+        return f"Yes: the autoencoder is {str(certificate).splitlines()[0]} in the coordinates of the vertices."
+    names = ", ".join(dict.fromkeys(found.operation for found in certificate.violations))
+    return f"No. In the way: {names}."
 
 
 def _add_shapes(
