@@ -245,5 +245,8 @@ def test_one_weight_for_all_is_no_weight():
 
 def test_targets_that_are_no_numbers_are_refused():
     X, _ = load_iris(return_X_y=True)
-    with pytest.raises(ValueError, match="y must hold numbers, got <U1"):
-        PolynomialNetRegressor().fit(X, np.array(["a"] * len(X)))
+    for text in ("a", ""):
+        with pytest.raises(ValueError, match=f"y must hold numbers, got the text '{text}'; PolynomialNetClassifier"):
+            PolynomialNetRegressor().fit(X, np.array([text] * len(X)))
+    with pytest.raises(ValueError, match="y must hold numbers, got datetime64"):
+        PolynomialNetRegressor().fit(X, np.full(len(X), np.datetime64("2026-01-01")))

@@ -121,7 +121,7 @@ def test_meshes_are_described_by_their_template_and_trained(tmp_path, monkeypatc
     words = ["train", "meshes", "--data", str(tmp_path / "balls"), "--out", str(tmp_path / "runs")]
     assert main([*words, "--network", "spiral", "--set", "epochs=2"]) == 0
     report = (tmp_path / "runs" / "balls-spiral" / "seed-0" / "report.html").read_text()
-    assert "Reconstructed test shapes" in report
+    assert "Errors of the test shapes" in report
 
 
 @pytest.mark.parametrize("task", [False, True])

@@ -60,8 +60,10 @@ class PolynomialNetRegressor(MultiOutputMixin, RegressorMixin, PolynomialNet):  
     def _check_samples(
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool
     ) -> tuple[Any, np.ndarray, np.ndarray | None]:
-        if text := next((value for value in np.ravel(np.asarray(y, dtype=object)) if isinstance(value, str)), None):
-            raise ValueError(f"y must hold numbers, got the text {text!r}; PolynomialNetClassifier takes classes")
+        given = np.asarray(y)
+        texts = () if given.dtype.kind in "biufc" else (value for value in given.ravel() if isinstance(value, str))
+        for text in texts:
+            raise ValueError(f"y must hold numbers, got the text {str(text)!r}; PolynomialNetClassifier takes classes")
         return super()._check_samples(X, y, sample_weight, reset=reset)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

@@ -53,7 +53,8 @@ def test_a_run_is_looked_at_and_opens_in_a_browser(tiny_run, tmp_path, chromium)
     assert shown.locator("table.heat tbody tr").count() == 10
     point = shown.locator("circle.hint").first  # where the curve is, and with its number
     assert "epoch 1: " in point.locator("title").text_content()
-    frame, drawing = point.bounding_box(), shown.locator("figure svg").first.bounding_box()
+    around = point.locator("xpath=ancestor::*[local-name()='svg'][last()]")
+    frame, drawing = point.bounding_box(), around.bounding_box()
     assert drawing["x"] < frame["x"] < drawing["x"] + drawing["width"]
     assert drawing["y"] < frame["y"] < drawing["y"] + drawing["height"]
 
