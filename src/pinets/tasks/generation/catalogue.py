@@ -159,7 +159,7 @@ def cifar10_sngan(scale: Scale = "full") -> GenerationRecipe:
     """SNGAN on CIFAR-10, the baseline.
 
     Paper: IS 8.06 +- 0.10, FID 19.06 +- 0.50 (10 runs).
-    Ours: docs/results/sngan.md, at small scale.
+    Ours: docs/results/sngan.md, at medium scale.
     Command: pinets compare cifar10_sngan cifar10_sngan_ncp cifar10_sngan_prodpoly --seeds 10
     """
     full = GenerationRecipe(
@@ -187,7 +187,7 @@ def cifar10_sngan_ncp(scale: Scale = "full") -> GenerationRecipe:
     """SNGAN with its generator as an NCP, each residual block one order.
 
     Paper: IS 8.30 +- 0.09, FID 17.65 +- 0.76 (10 runs).
-    Ours: docs/results/sngan.md, at small scale.
+    Ours: docs/results/sngan.md, at medium scale.
     Command: pinets compare cifar10_sngan cifar10_sngan_ncp cifar10_sngan_prodpoly --seeds 10
     """
     return with_model(cifar10_sngan(scale), "sngan_ncp_generator")
@@ -198,7 +198,7 @@ def cifar10_sngan_prodpoly(scale: Scale = "full") -> GenerationRecipe:
     """SNGAN with its generator as a product of polynomials.
 
     Paper: IS 8.49 +- 0.11, FID 16.79 +- 0.81 (10 runs).
-    Ours: docs/results/sngan.md, at small scale.
+    Ours: docs/results/sngan.md, at medium scale.
     Command: pinets compare cifar10_sngan cifar10_sngan_ncp cifar10_sngan_prodpoly --seeds 10
     """
     return with_model(cifar10_sngan(scale), "sngan_prodpoly_generator")
