@@ -142,6 +142,8 @@ def test_an_estimator_is_read_from_its_file_and_no_other_class_is(tmp_path, caps
     skops.dump(StandardScaler(), tmp_path / "other.skops")
     assert main(["show", str(tmp_path / "other.skops")]) == 1
     assert "holds no estimator of pinets but a StandardScaler" in capsys.readouterr().err
+    assert main(["show", str(tmp_path / "gone.skops")]) == 1
+    assert "there is no file" in capsys.readouterr().err
 
 
 def test_an_estimator_reads_a_table_by_the_names_of_its_columns(tmp_path, capsys):

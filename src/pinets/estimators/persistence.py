@@ -81,6 +81,8 @@ def load_estimator(path: str | Path) -> Any:
         if unknown := sorted(set(skops.get_untrusted_types(file=path)) - set(_TRUSTED)):
             raise ValueError(f"it holds {', '.join(unknown)}, and estimators of pinets alone are read")
         found = skops.load(path, trusted=_TRUSTED)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"there is no file {path}") from error
     except Exception as error:  # a damaged archive raises many types
         raise ValueError(f"{path} is not a file of a pinets estimator: {error}") from error
     if not hasattr(found, "to_polynomial"):
