@@ -8,6 +8,7 @@ import pytest
 
 from pinets.engine.optimization import SGD, Adam, Constant, MultiStep, Plateau, Warmup
 from pinets.engine.values import RecipeError, from_json, parse, set_values, to_json
+from pinets.tasks import get_recipe
 
 SGD_FIRST = SGD(lr=0.1, momentum=0.9)
 STEPS = MultiStep((40, 60))
@@ -131,3 +132,17 @@ def test_a_key_that_stands_further_inside_is_found():
         set_values(Toy(), ["lr=0.1"])
     with pytest.raises(RecipeError, match=r"there is no key 'milestones'; did you mean 'schedule\.milestones'\?"):
         set_values(Toy(), ["milestones=3"])
+
+
+def test_a_part_that_a_recipe_does_not_have_begins_with_one_of_its_values():
+    plain = get_recipe("cifar10_resnet18", "small")
+    assert plain.range_penalty is None
+    begun = set_values(plain, ["range_penalty.limit=3", "range_penalty.weight=0.5"]).range_penalty
+    assert (begun.limit, begun.weight) == (3.0, 0.5)
+    assert set_values(plain, ["teacher.run=runs/x", "teacher.weight=0.5"]).teacher.weight == 0.5
+    with pytest.raises(RecipeError, match=r"teacher is none, and begins with teacher\.run; got teacher\.weight first"):
+        set_values(plain, ["teacher.weight=0.5"])
+    with pytest.raises(RecipeError, match=r"no key .*range_penalty\.limi.*; did you mean .*limit"):
+        set_values(plain, ["range_penalty.limi=3"])
+    with pytest.raises(RecipeError, match=r"robust is a single value"):  # of two kinds
+        set_values(plain, ["robust.eps=0.1"])

@@ -69,12 +69,38 @@ def _set(value: Any, path: list[str], text: str, done: str) -> Any:
         raise RecipeError(_further_inside(value, name) or unknown_key(name, hints, done))
     key, old = f"{done}.{name}" if done else name, getattr(value, name)
     try:
-        new = _set(old, rest, text, key) if rest else parse(hints[name], text, key, old)
+        if rest and old is None and (part := _only_dataclass(hints[name])) is not None:
+            new = _begin(part, rest, text, key)
+        else:
+            new = _set(old, rest, text, key) if rest else parse(hints[name], text, key, old)
         return dataclasses.replace(value, **{name: new})
     except RecipeError:  # names its key already
         raise
     except (TypeError, ValueError) as error:  # the dataclass knows more than its types: ranges, for example
         raise RecipeError(f"{key}: {error}") from error
+
+
+def _only_dataclass(hint: Any) -> type | None:
+    """The one that a key may hold; None where it may hold several, or none."""
+    found = [option for option in get_args(hint) if dataclasses.is_dataclass(option)]
+    return found[0] if len(found) == 1 and isinstance(found[0], type) else None
+
+
+def _begin(part: type, path: list[str], text: str, done: str) -> Any:
+    """A part that a recipe does not have yet, with one value; others have their defaults."""
+    name, *rest = path
+    hints = get_type_hints(part)
+    if name not in hints or rest:
+        raise RecipeError(unknown_key(".".join(path), hints, done))
+    try:
+        return part(**{name: parse(hints[name], text, f"{done}.{name}")})
+    except TypeError as error:
+        needed = [
+            field.name
+            for field in dataclasses.fields(part)
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        ]
+        raise RecipeError(f"{done} is none, and begins with {done}.{needed[0]}; got {done}.{name} first") from error
 
 
 def _further_inside(value: Any, name: str) -> str:

@@ -51,11 +51,22 @@ from pinets.tasks.classification.range_penalty import Damage, RangePenalty
 from pinets.tasks.classification.robustness import Certified, Robust
 from pinets.tasks.classification.speech.augment import speech_features
 from pinets.tasks.classification.task import Classification
+from pinets.tasks.classification.teacher import Teacher
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["Certified", "ClassificationRecipe", "Images", "Inputs", "Model", "RangePenalty", "Robust", "Speech"]
+__all__ = [
+    "Certified",
+    "ClassificationRecipe",
+    "Images",
+    "Inputs",
+    "Model",
+    "RangePenalty",
+    "Robust",
+    "Speech",
+    "Teacher",
+]
 
 # mean and deviation of ImageNet's training images by the number of channels; for grey images their average
 _IMAGENET = {3: Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)), 1: Normalize((0.449,), (0.226,))}
@@ -226,6 +237,7 @@ class ClassificationRecipe(Recipe):
         input_noise: Standard deviation of the Gaussian noise added to training inputs, after normalisation.
         gate_decay: Weight decay of the layers named ``gate``; the optimizer's if left out.
         robust: Training for proofs around inputs; ``None`` for training on the images alone.
+        teacher: A trained network to learn from; ``None`` for learning from the labels alone.
     """
 
     model: Model
@@ -241,6 +253,7 @@ class ClassificationRecipe(Recipe):
     input_noise: float = 0.0
     gate_decay: float | None = None
     robust: Robust | Certified | None = None
+    teacher: Teacher | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -282,6 +295,9 @@ class ClassificationRecipe(Recipe):
             list(self._parameters(network))
         if self.robust is not None and isinstance(self.data, Speech):
             found.mismatches.append("robust: eps is in pixels, and speech has none")
+        if self.teacher is not None and not found.missing:
+            with found.of("teacher"):
+                self.teacher.build(self.describe_inputs(data_dir))
         if not found.missing:
             with found.of("data"):
                 samples = len(load(self.data.name, data_dir, download=False).train)
@@ -313,6 +329,7 @@ class ClassificationRecipe(Recipe):
             average=self.average,
             input_noise=self.input_noise,
             robust=None if self.robust is None else self.robust.build(data.evaluation),
+            teacher=None if self.teacher is None else self.teacher.build(data.describe()),
         )
         seed_processes_apart(self.seed, accelerator)
         return task

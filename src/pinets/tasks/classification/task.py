@@ -20,6 +20,7 @@ from pinets.tasks.classification.range_penalty import (
     matching_layers,
 )
 from pinets.tasks.classification.robustness import Attacker, Certifier
+from pinets.tasks.classification.teacher import Lesson
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -46,6 +47,7 @@ class Classification(Task):
         input_noise: Standard deviation of the Gaussian noise added to training inputs.
         robust: Moves the training inputs first, or adds a loss, for a network whose answers are to be proven around
             inputs.
+        teacher: Adds the loss of learning from a trained network.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Classification(Task):
         average: float = 0.0,
         input_noise: float = 0.0,
         robust: Attacker | Certifier | None = None,
+        teacher: Lesson | None = None,
     ) -> None:
         self._average = _moving_average(network, average).to(accelerator.device) if average else None
         self._range_penalty = range_penalty
@@ -82,6 +85,9 @@ class Classification(Task):
         self._top_k = top_k
         self._input_noise = input_noise
         self._robust = robust
+        self._teacher = teacher
+        if teacher is not None:
+            teacher.network.to(accelerator.device)
         self._updates = 0
 
     def train_step(self, batch: Labelled) -> dict[str, Tensor]:
@@ -96,10 +102,15 @@ class Classification(Task):
         with self._accelerator.accumulate(self.network):
             scores, penalty = self._penalised(inputs)
             loss = F.cross_entropy(scores, labels, label_smoothing=self._label_smoothing)
+            if self._teacher is not None:
+                with self._accelerator.autocast():
+                    taught = self._teacher.loss(inputs, scores)
+                logged["teacher_loss"] = taught.detach()
+                loss = (1 - self._teacher.weight) * loss + self._teacher.weight * taught
             if isinstance(self._robust, Certifier):
                 bare = self._accelerator.unwrap_model(self.network)
                 certified = self._robust.loss(bare, inputs, labels, self._updates)
-                logged = {"certified_loss": certified.detach()}
+                logged["certified_loss"] = certified.detach()
                 loss = (1 - self._robust.weight) * loss + self._robust.weight * certified
             if penalty is not None:
                 logged["range_penalty"] = penalty.detach()
