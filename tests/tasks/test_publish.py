@@ -36,7 +36,7 @@ def test_a_run_becomes_weights_with_a_card_that_are_then_stressed(run, cifar, tm
     capsys.readouterr()
     assert main(["stress", "colours", "--data", str(cifar), "--images", "20"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1 + len(DAMAGES)
+    assert len(lines) == 2 + len(DAMAGES)
     assert lines[1].split()[:2] == ["none", "20"]
 
 
@@ -60,6 +60,16 @@ def test_the_ratio_is_to_the_median_of_undamaged_images():
     assert rows["out of range"].largest == pytest.approx(1.5 * 255)
     assert rows["out of range"].beyond == 1
     assert rows["none"].accuracy == 1
+
+
+def test_the_gradient_finds_the_largest_output_between_black_and_white():
+    pixels = torch.randint(100, 156, (80, 1, 8, 8), dtype=torch.uint8)
+    weight = torch.randn(3, 64)
+    rows = stress(lambda x: x.flatten(1) @ weight.T, pixels, torch.zeros(80).long(), lambda x: x / 255)
+    positive, negative = weight.clamp(min=0).sum(1), (-weight).clamp(min=0).sum(1)
+    assert rows[-1].damage == "sought by gradient"
+    assert rows[-1].images == 64
+    assert rows[-1].largest == pytest.approx(float(torch.maximum(positive, negative).max()), rel=1e-4)
 
 
 def test_outputs_that_are_no_numbers_count_as_infinite():

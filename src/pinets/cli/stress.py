@@ -19,7 +19,8 @@ def add_parser(verbs: Verbs) -> None:
         run,
         summary="measure the largest outputs of a classifier over damaged images",
         details="Test images with noise, shifted, blurred, brighter, darker, negative, out of range, and images of "
-        "random pixels. The ratio compares the largest output with the median of the undamaged images' largest ones.",
+        "random pixels; and what gradient ascent finds between black and white. The ratio compares the largest output "
+        "with the median of the undamaged images' largest ones.",
         example="""
             pinets stress runs/fashion_strict-small/seed-0
             pinets stress mnist_ccp4 --images 1000 --json
