@@ -227,6 +227,15 @@ def test_rare_values_are_cut_where_that_predicts_better():
     assert clip_rare_values(rare, bounded, share, 0.01).any()
 
 
+def test_rare_values_are_not_cut_where_the_fit_itself_explains_them():
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    y = 2 * X[:, 0] - 3 * X[:, 1] * X[:, 2] + 1
+    assert clip_rare_values(X, y[:, None], np.full(200, 1 / 200), "auto") is not X  # a sum of cubics would gain
+    fitted = PolynomialNetRegressor().fit(X, y)
+    assert np.allclose(fitted.predict(X), y, atol=1e-6)
+    assert fitted.formula(center=False).text() == "y = 1 - 3 * x1 * x2 + 2 * x0"
+
+
 def test_predictions_stay_near_the_targets_unless_clip_is_none():
     X = np.linspace(-1, 1, 100)[:, None]
     y = X[:, 0] ** 3

@@ -24,6 +24,7 @@ __all__ = ["Formula", "Term", "Variables", "all_monomials", "formula_centers", "
 _SHOWN = 12  # terms in a table
 _MOST_SEARCHED = 2_000_000  # monomials that are listed; of more, only the largest are
 _MOST_TERMS = 2000
+_NEGLIGIBLE = 1e-8  # of the formula's deviation: what an exact fit leaves on terms that the data do not have
 
 
 @dataclass(frozen=True)
@@ -244,7 +245,7 @@ def read_formula(
     terms = [
         Term(product, float(weight), float(deviation), float(part))
         for product, weight, deviation, part in zip(kept, weights, values.std(axis=0), share, strict=True)
-        if weight != 0
+        if weight != 0 and not 0 < deviation < _NEGLIGIBLE * math.sqrt(variance)
     ]
     terms.sort(key=lambda term: -term.deviation)
     return Formula(target, constant, terms, replace(variables, indicators=indicators), centers)

@@ -28,6 +28,7 @@ from pinets.estimators.parameters import check_device, check_parameters
 from pinets.estimators.persistence import arrays_of, network_from, network_state, tensors_of
 from pinets.estimators.reading import SAMPLE, SAMPLE_CELLS, Reading
 from pinets.estimators.scaling import Scaling, farthest, fold
+from pinets.estimators.solve import rows_to_choose_by
 from pinets.estimators.terms import allowed_products
 from pinets.polynomial import Polynomial
 
@@ -122,7 +123,44 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         targets = self._columns_of(y)
         columns = columns.astype(np.float64)
         if self.clip is not None:
-            columns = clip_rare_values(columns, targets, share, self.clip)
+            columns = self._cut_rare_values(columns, targets, share, unit, dtype)
+        scaling, z, fitted = self._solve(columns, targets, share, unit, dtype)
+        device, own_type = check_device(self.device), torch.float64 if dtype == np.float64 else torch.float32
+        scaling = scaling.to("cpu", own_type)
+        if self.monotonic_cst is not None:
+            fitted = self._constrain(fitted, z, share, self._box(scaling), dtype)
+        module = network_of(fitted, z.shape[1], own_type)
+        self.order_, self.weight_decay_, self.error_ = fitted.order, fitted.strength, fitted.error
+        self.feature_scaling_ = scaling.to(device, own_type)
+        self.n_iter_ = 1
+        self.module_ = module.to(device)
+        self._keep_sample(columns)
+        assert outputs == len(fitted.constant)
+
+    def _cut_rare_values(
+        self, columns: np.ndarray, targets: np.ndarray, share: np.ndarray, unit: float, dtype: Any
+    ) -> np.ndarray:
+        """The columns with their ends cut as ``clip`` says; by itself not if this very fit explains the ends.
+
+        What a sum of cubics cannot explain, such as a product of two columns, this fit may, and columns that are cut
+        spoil it. Cutting protects from rows to come, so a fit without must be clearly better.
+        """
+        assert self.clip is not None
+        cut = clip_rare_values(columns, targets, share, self.clip)
+        if self.clip != "auto" or cut is columns:
+            return cut
+        some = rows_to_choose_by(len(columns))
+        weights = share[some] / share[some].sum()
+        before, after = (
+            self._solve(each[some], targets[some], weights, unit / share[some].sum(), dtype)[2].error
+            for each in (columns, cut)
+        )
+        return columns if before < after / 2 else cut
+
+    def _solve(
+        self, columns: np.ndarray, targets: np.ndarray, share: np.ndarray, unit: float, dtype: Any
+    ) -> tuple[Scaling, np.ndarray, TermFit | RowFit]:
+        """How columns are scaled, the scaled columns, and the polynomial of them."""
         orders = automatic_orders(columns.shape[1]) if self.order == "auto" else (int(self.order),)
         scaling = Scaling.of(
             "X",
@@ -139,22 +177,10 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
             "classify": is_classifier(self),
             "unit": unit,
         }
-        fitted: TermFit | RowFit
         if self.solver_ == "rows":
-            fitted = fit_rows(z, targets, share, **options)
-        else:
-            fitted = fit_terms(z, targets, share, allowed_products(z, self.columns_.sources), **options)
-        device, own_type = check_device(self.device), torch.float64 if dtype == np.float64 else torch.float32
-        scaling = scaling.to("cpu", own_type)
-        if self.monotonic_cst is not None:
-            fitted = self._constrain(fitted, z, share, self._box(scaling), dtype)
-        module = network_of(fitted, z.shape[1], own_type)
-        self.order_, self.weight_decay_, self.error_ = fitted.order, fitted.strength, fitted.error
-        self.feature_scaling_ = scaling.to(device, own_type)
-        self.n_iter_ = 1
-        self.module_ = module.to(device)
-        self._keep_sample(columns)
-        assert outputs == len(fitted.constant)
+            return scaling, z, fit_rows(z, targets, share, **options)
+        allowed = allowed_products(z, self.columns_.sources)
+        return scaling, z, fit_terms(z, targets, share, allowed, **options)
 
     def _constrain(
         self, fitted: TermFit | RowFit, z: np.ndarray, share: np.ndarray, box: Box, dtype: Any
