@@ -35,7 +35,7 @@ def add_parser(verbs: Verbs) -> None:
         """,
     )
     sample_shapes.add_parsers(parser.words)
-    parser.add_argument("paths", metavar="RUN", nargs="+", help="run folders")
+    parser.add_argument("paths", metavar="RUN", nargs="+", help="run folders, or names of trained weights")
     parser.add_argument("--n", metavar="N", type=positive, default=64, help="how many images (default: 64)")
     parser.add_argument("--grid", metavar="FILE", help="write them as one picture, PNG (default: samples.png)")
     parser.add_argument(

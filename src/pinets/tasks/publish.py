@@ -18,7 +18,7 @@ from pinets.engine.recipe import Recipe, get_recipe, list_recipes
 from pinets.engine.run import changed_keys
 from pinets.engine.trained import TrainedRun
 from pinets.engine.values import to_json
-from pinets.models import Card, model_entry
+from pinets.models import Card, ImageGenerator, StyleGenerator, model_entry
 from pinets.models.pretrained import save_weights
 from pinets.tasks.classification.recipe import ClassificationRecipe
 
@@ -56,7 +56,7 @@ def publish(
         summary=summary,
         model=recipe.model.name,  # type: ignore[attr-defined]
         options=options,
-        input_shape=trained.inputs.shape or model_entry(recipe.model.name).input_shape,  # type: ignore[attr-defined]
+        input_shape=_input_shape(trained, network),
         parameters=sum(parameter.numel() for parameter in network.parameters()),
         polynomial=False,
         data=recipe.data.name,
@@ -94,6 +94,12 @@ def training_command(recipe: Recipe) -> str:
     return f"pinets train {base}{scale}" + "".join(
         f" --set {key}={','.join(map(str, now)) if isinstance(now, list) else now}" for key, now in changes.items()
     )
+
+
+def _input_shape(trained: TrainedRun, network: nn.Module) -> tuple[int, ...]:
+    if isinstance(network, ImageGenerator | StyleGenerator):
+        return (network.latent,)
+    return trained.inputs.shape or model_entry(trained.recipe.model.name).input_shape  # type: ignore[attr-defined]
 
 
 def _options(recipe: Recipe) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from pinets.report import summarize, text_table, write_report
 from pinets.tasks import generation
 from pinets.tasks.generation.metrics import PROTOCOLS
 from pinets.tasks.generation.report import degree_sizes
+from pinets.tasks.publish import publish
 from pinets.tasks.run_report import about_run
 
 TINY = [
@@ -325,9 +326,18 @@ def test_the_command_writes_a_grid_a_folder_and_a_figure(run, fashion, tmp_path,
         assert image.size[0] > 1.4 * width  # a panel for each, though the recipe is one
 
 
+def test_published_weights_are_sampled_by_name(run, tmp_path, monkeypatch):
+    publish(run, "clothes", tmp_path / "out")
+    monkeypatch.setenv("PINETS_WEIGHTS", str(tmp_path / "out"))
+    assert main(["sample", "clothes", "--n", "4", "--grid", str(tmp_path / "a.png")]) == 0
+    assert main(["sample", "clothes", "--degrees", "--n", "2", "--grid", str(tmp_path / "b.png")]) == 0
+    difference = generation.sample("clothes", 4).int() - generation.sample(run, 4).int()
+    assert difference.abs().max() <= 3  # stored in half precision
+
+
 def test_wrong_runs_and_usage_are_told(run, cifar, tmp_path, capsys):
     assert main(["sample", str(tmp_path / "gone")]) == 1
-    assert "gone is not a run" in capsys.readouterr().err
+    assert "there is no file or folder" in capsys.readouterr().err
     assert main(["sample", str(run), "--truncation", "3"]) == 2
     assert "--truncation must lie between 0 and 1" in capsys.readouterr().err
     assert main(["sample", str(run), str(run), "--folder", str(tmp_path / "x")]) == 2

@@ -1,4 +1,4 @@
-"""Images from the generator of a run, and how good they are."""
+"""Images from the generator of a run, or from trained weights, and how good they are."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from pinets._resolve import Resolved, resolve
 from pinets.algebra import orders
 from pinets.data.batches import keyed_generator
-from pinets.engine.trained import TrainedRun
 from pinets.models import ImageGenerator, StyleGenerator
 from pinets.tasks.generation.metrics import GenerationResult, protocol_names
 from pinets.tasks.generation.metrics import evaluate as evaluate_images
@@ -27,7 +27,7 @@ def sample(path: str | Path, count: int = 64, *, seed: int = 0, truncation: floa
     """Images, uint8 (N, C, H, W), from the newest weights of a run.
 
     Args:
-        path: The run folder.
+        path: The run folder, or the name of trained weights.
         count: How many.
         seed: Of the noise: the same images for the same seed, and more of them for a larger count.
         truncation: Less than 1 draws them towards the average image: fewer kinds, but better ones.
@@ -66,7 +66,7 @@ def sample_degrees(path: str | Path, count: int = 6, *, seed: int = 0) -> Tensor
     sample.
 
     Args:
-        path: The run folder of a generator without activations.
+        path: The run folder of a generator without activations, or the name of trained weights.
         count: How many samples.
         seed: Seed of the noise, as for :func:`sample`.
     """
@@ -82,10 +82,10 @@ def sample_degrees(path: str | Path, count: int = 6, *, seed: int = 0) -> Tensor
 def measure(
     path: str | Path, protocol: str | None = None, *, samples: int | None = None, data_dir: str | Path | None = None
 ) -> GenerationResult:
-    """Measure the images of a run by a named protocol.
+    """Measure the images of a generator by a named protocol.
 
     Args:
-        path: The run folder.
+        path: The run folder, or the name of trained weights.
         protocol: One of ``pinets.tasks.generation.metrics.PROTOCOLS``; that of the recipe, which then has only
             one, if left out.
         samples: Another number of images than the protocol's, which is then said in the result.
@@ -101,7 +101,7 @@ def measure(
     def images(count: int) -> Tensor:
         return to_pixels(generator(draw_noise(recipe.noise, count, generator.latent)))
 
-    data = TrainedRun(path, data_dir).data
+    data = _resolved(path, data_dir)[0].data
     reference = recipe.reference(chosen, data.train, data.test)
     with _from_seed(EVALUATION_SEED), torch.no_grad():
         return evaluate_images(images, reference, chosen, samples=samples, data_dir=data_dir)
@@ -109,27 +109,26 @@ def measure(
 
 def real_images(path: str | Path, count: int = 64, *, seed: int = 0, data_dir: str | Path | None = None) -> Tensor:
     """Images of the test set of a run, chosen at random, to compare with."""
-    _recipe(path)
-    images = TrainedRun(path, data_dir).data.test
+    images = _resolved(path, data_dir)[0].data.test
     chosen = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))[:count]
     return images.read(chosen, torch.empty(len(chosen), images.draws))
 
 
-def _recipe(path: str | Path) -> GenerationRecipe:
-    recipe = TrainedRun(path).recipe
-    if not isinstance(recipe, GenerationRecipe):
+def _resolved(path: str | Path, data_dir: str | Path | None = None) -> tuple[Resolved, GenerationRecipe]:
+    found = resolve(path, data_dir=data_dir)
+    if not isinstance(found.recipe, GenerationRecipe):
+        what = "" if found.recipe is None else f" of {found.recipe.name}"
         raise ValueError(
-            f"the run in {path} is of {recipe.name}: it has no generator to sample from; "
+            f"{path} is a network{what}: it has no generator to sample from; "
             "with an autoencoder of shapes: pinets sample reconstruct, interpolate or arithmetic"
         )
-    return recipe
+    return found, found.recipe
 
 
 def _generator(path: str | Path) -> tuple[GenerationRecipe, ImageGenerator | StyleGenerator]:
-    recipe = _recipe(path)
-    generator = TrainedRun(path).network()
-    assert isinstance(generator, ImageGenerator | StyleGenerator)
-    return recipe, generator
+    found, recipe = _resolved(path)
+    assert isinstance(found.network, ImageGenerator | StyleGenerator)
+    return recipe, found.network
 
 
 def noise_of_samples(recipe: GenerationRecipe, count: int, latent: int, seed: int) -> Tensor:
