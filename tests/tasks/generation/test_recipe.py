@@ -333,11 +333,12 @@ def test_published_weights_are_sampled_by_name(run, tmp_path, monkeypatch):
     assert main(["sample", "clothes", "--degrees", "--n", "2", "--grid", str(tmp_path / "b.png")]) == 0
     difference = generation.sample("clothes", 4).int() - generation.sample(run, 4).int()
     assert difference.abs().max() <= 3  # stored in half precision
+    assert main(["sample", "mnist_ccp4"]) == 1
 
 
 def test_wrong_runs_and_usage_are_told(run, cifar, tmp_path, capsys):
     assert main(["sample", str(tmp_path / "gone")]) == 1
-    assert "there is no file or folder" in capsys.readouterr().err
+    assert "gone is not a run" in capsys.readouterr().err
     assert main(["sample", str(run), "--truncation", "3"]) == 2
     assert "--truncation must lie between 0 and 1" in capsys.readouterr().err
     assert main(["sample", str(run), str(run), "--folder", str(tmp_path / "x")]) == 2

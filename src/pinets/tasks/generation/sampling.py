@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pinets._resolve import Resolved, resolve
 from pinets.algebra import orders
 from pinets.data.batches import keyed_generator
-from pinets.models import ImageGenerator, StyleGenerator
+from pinets.engine.recipe import recipe_from_json
+from pinets.engine.trained import TrainedRun
+from pinets.models import ImageGenerator, StyleGenerator, list_weights, load_weights, read_card
 from pinets.tasks.generation.metrics import GenerationResult, protocol_names
 from pinets.tasks.generation.metrics import evaluate as evaluate_images
 from pinets.tasks.generation.recipe import GenerationRecipe, draw_noise
@@ -101,7 +103,7 @@ def measure(
     def images(count: int) -> Tensor:
         return to_pixels(generator(draw_noise(recipe.noise, count, generator.latent)))
 
-    data = _resolved(path, data_dir)[0].data
+    data = _data(path, data_dir)
     reference = recipe.reference(chosen, data.train, data.test)
     with _from_seed(EVALUATION_SEED), torch.no_grad():
         return evaluate_images(images, reference, chosen, samples=samples, data_dir=data_dir)
@@ -109,26 +111,36 @@ def measure(
 
 def real_images(path: str | Path, count: int = 64, *, seed: int = 0, data_dir: str | Path | None = None) -> Tensor:
     """Images of the test set of a run, chosen at random, to compare with."""
-    images = _resolved(path, data_dir)[0].data.test
+    images = _data(path, data_dir).test
     chosen = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))[:count]
     return images.read(chosen, torch.empty(len(chosen), images.draws))
 
 
-def _resolved(path: str | Path, data_dir: str | Path | None = None) -> tuple[Resolved, GenerationRecipe]:
-    found = resolve(path, data_dir=data_dir)
-    if not isinstance(found.recipe, GenerationRecipe):
-        what = "" if found.recipe is None else f" of {found.recipe.name}"
+def _is_name(path: str | Path) -> bool:
+    """Whether it is that of trained weights; a run folder goes first."""
+    return not Path(path).is_dir() and str(path) in list_weights()
+
+
+def _recipe(path: str | Path) -> GenerationRecipe:
+    recipe = recipe_from_json(read_card(str(path)).recipe) if _is_name(path) else TrainedRun(path).recipe
+    if not isinstance(recipe, GenerationRecipe):
         raise ValueError(
-            f"{path} is a network{what}: it has no generator to sample from; "
+            f"{path} is a network of {recipe.name}: it has no generator to sample from; "
             "with an autoencoder of shapes: pinets sample reconstruct, interpolate or arithmetic"
         )
-    return found, found.recipe
+    return recipe
+
+
+def _data(path: str | Path, data_dir: str | Path | None) -> Any:
+    recipe = _recipe(path)
+    return recipe.load(data_dir) if _is_name(path) else TrainedRun(path, data_dir).data
 
 
 def _generator(path: str | Path) -> tuple[GenerationRecipe, ImageGenerator | StyleGenerator]:
-    found, recipe = _resolved(path)
-    assert isinstance(found.network, ImageGenerator | StyleGenerator)
-    return recipe, found.network
+    recipe = _recipe(path)
+    generator = load_weights(str(path))[0] if _is_name(path) else TrainedRun(path).network()
+    assert isinstance(generator, ImageGenerator | StyleGenerator)
+    return recipe, generator
 
 
 def noise_of_samples(recipe: GenerationRecipe, count: int, latent: int, seed: int) -> Tensor:
