@@ -42,7 +42,7 @@ def cifar10_conv2_certified(scale: Scale = "full") -> ClassificationRecipe:
 
     Paper: not in it.
     Ours: docs/verification.md, at small scale.
-    Command: pinets train cifar10_conv2_certified --scale small
+    Command: pinets train cifar10_conv2_certified --scale small --set epochs=6
     """
     plain = mnist_ccp2_certified(scale)
     return replace(
