@@ -116,6 +116,7 @@ def _sought(network: nn.Module, prepare: Callable[[Tensor], Tensor]) -> Damage:
                 x = x.detach().requires_grad_()
                 size = network(prepare(255 * x)).abs().amax(1).log().sum()  # sizes may differ by powers of ten
             (slope,) = torch.autograd.grad(size, x)
+            slope = slope.nan_to_num(nan=0.0)  # outputs of 0 and infinite ones have none: such an image stays
             x = (x.detach() + 0.1 * (1 - step / _STEPS) * slope.sign()).clamp(0, 1)
         return x
 
