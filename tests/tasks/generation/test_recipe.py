@@ -326,14 +326,14 @@ def test_the_command_writes_a_grid_a_folder_and_a_figure(run, fashion, tmp_path,
         assert image.size[0] > 1.4 * width  # a panel for each, though the recipe is one
 
 
-def test_published_weights_are_sampled_by_name(run, tmp_path, monkeypatch):
+def test_published_weights_are_sampled_by_name(run, tmp_path, monkeypatch, capsys):
     publish(run, "clothes", tmp_path / "out")
     monkeypatch.setenv("PINETS_WEIGHTS", str(tmp_path / "out"))
-    assert main(["sample", "clothes", "--n", "4", "--grid", str(tmp_path / "a.png")]) == 0
     assert main(["sample", "clothes", "--degrees", "--n", "2", "--grid", str(tmp_path / "b.png")]) == 0
     difference = generation.sample("clothes", 4).int() - generation.sample(run, 4).int()
     assert difference.abs().max() <= 3  # stored in half precision
-    assert main(["sample", "mnist_ccp4"]) == 1
+    assert main(["sample", "mnist_ccp4"]) == main(["sample", "clohtes"]) == 1
+    assert "neither a run folder nor the name of trained weights; did you mean 'clothes'" in capsys.readouterr().err
 
 
 def test_wrong_runs_and_usage_are_told(run, cifar, tmp_path, capsys):

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pinets._nearest import did_you_mean
 from pinets.algebra import orders
 from pinets.data.batches import keyed_generator
 from pinets.engine.recipe import recipe_from_json
@@ -118,7 +119,12 @@ def real_images(path: str | Path, count: int = 64, *, seed: int = 0, data_dir: s
 
 def _is_name(path: str | Path) -> bool:
     """Whether it is that of trained weights; a run folder goes first."""
-    return not Path(path).is_dir() and str(path) in list_weights()
+    name, known = str(path), list_weights()
+    if Path(path).is_dir() or not name.isidentifier():
+        return False
+    if name not in known:
+        raise ValueError(f"{name} is neither a run folder nor the name of trained weights{did_you_mean(name, known)}")
+    return True
 
 
 def _recipe(path: str | Path) -> GenerationRecipe:
