@@ -92,13 +92,14 @@ def execute(file: str) -> None:
 
 @contextmanager
 def warnings_in_one_line(prog: str) -> Iterator[None]:
-    """Show warnings as errors are shown, without the line of code that gave them."""
+    """Show warnings as errors are shown, without the line of code that gave them; deprecations are for developers."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         print(f"{prog}: warning: {message}", file=sys.stderr)
 
     with warnings.catch_warnings():
         warnings.showwarning = show
+        warnings.simplefilter("ignore", DeprecationWarning)
         yield
 
 
