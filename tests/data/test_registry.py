@@ -120,6 +120,9 @@ def test_default_fetch_speaks_http(tmp_path, monkeypatch, cifar_archive):
         finally:
             server.shutdown()
     assert not (tmp_path / "other").exists()
+    with pytest.raises(ConnectionError) as caught:  # the server is gone
+        fetch(f"{host}/there.tar.gz", tmp_path / "there")
+    assert str(caught.value) == f"{host}/there.tar.gz cannot be reached from this machine"
 
 
 def test_archive_put_there_by_hand_is_unpacked_and_kept(tmp_path, cifar_archive):

@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 Fetch = Callable[[str, Path], None]  # downloads an address to a file
+_TIMEOUT = 30  # seconds
 _OFFLINE = ContextVar("offline", default=False)
 
 
@@ -65,8 +66,14 @@ def data_folder(given: PathLike | None = None) -> Path:
 
 def fetch(url: str, target: Path) -> None:
     """Download a file over HTTP, with a progress bar on a terminal."""
-    downloader = require("pooch", extra="train").HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30)
-    downloader(url, str(target), None)
+    downloader = require("pooch", extra="train").HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=_TIMEOUT)
+    requests = require("requests", extra="train")
+    try:
+        downloader(url, str(target), None)
+    except requests.Timeout as error:
+        raise TimeoutError(f"{url} did not answer within {_TIMEOUT} s") from error
+    except requests.ConnectionError as error:
+        raise ConnectionError(f"{url} cannot be reached from this machine") from error
 
 
 @contextmanager

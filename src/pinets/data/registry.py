@@ -290,12 +290,12 @@ def _locate(name: str, data_set: DataSet, root: Path, fetch: Fetch) -> Path:
         raise MissingDataError(_what_to_do(name, data_set, root, folder))
     brought = data_set.archive is not None and (folder.parent / data_set.archive.name).exists()
     if is_offline() and not brought:  # before the lock, which is a file in the data folder
-        raise MissingDataError(f"{_what_to_do(name, data_set, root, folder)} (downloading was not allowed)")
+        raise MissingDataError(_what_to_do(name, data_set, root, folder, "downloading was not allowed"))
     try:
         with made_folder(root, LOCK), FileLock(root / LOCK):
             _obtain(data_set, root, fetch)
     except (OSError, DataError) as error:
-        raise MissingDataError(f"{_what_to_do(name, data_set, root, folder)} ({error})") from error
+        raise MissingDataError(_what_to_do(name, data_set, root, folder, str(error))) from error
     return folder
 
 
@@ -325,8 +325,8 @@ def _obtain(data_set: DataSet, root: Path, fetch: Fetch) -> None:
         obtain_file(remote, folder, fetch)
 
 
-def _what_to_do(name: str, data_set: DataSet, root: Path, folder: Path) -> str:
-    lines = [f"{name} is not in {root}"]
+def _what_to_do(name: str, data_set: DataSet, root: Path, folder: Path, reason: str = "") -> str:
+    lines = [f"{name} is not in {root}" + (f" ({reason})" if reason else "")]
     if data_set.archive:
         lines.append(f"put {data_set.archive} into {root}, or what is in it into {folder}")
     elif data_set.files:
