@@ -158,9 +158,11 @@ def load_predictor(model: str | Path, *, data_dir: str | Path | None = None, tru
     if found.estimator is not None:
         return _of_estimator(found.estimator)
 
+    dtype = next((weight.dtype for weight in found.network.parameters()), torch.float32)
+
     @torch.no_grad()
     def run(batch: Tensor) -> Tensor:
-        return found.network(batch)
+        return found.network(batch.to(dtype))
 
     if text.endswith(".safetensors"):
         try:
@@ -201,23 +203,27 @@ class _EstimatorPredictor(Predictor):
 
     Attributes:
         columns: The names of its columns; None where it was fitted without names.
+        texts: Those of them that hold texts, even where a text is made of digits, as a postcode is.
     """
 
     columns: Sequence[str] | None = None
+    texts: Sequence[str] = ()
 
     def read_rows(self, path: str) -> Any:
         """The rows of a table by the names of its columns, texts and missing values included; others are left out."""
         if self.columns is None:
-            return super().read_rows(path).double().numpy()
+            return super().read_rows(path).numpy()
         pandas = require("pandas", extra="sklearn")
         if path.endswith(".npy"):
-            return pandas.DataFrame(super().read_rows(path).double().numpy(), columns=self.columns)
+            return pandas.DataFrame(super().read_rows(path).numpy(), columns=self.columns)
         try:
-            table = pandas.read_csv(path)
+            table = pandas.read_csv(path, dtype=dict.fromkeys(self.texts, str))
         except ValueError as error:
             raise DataError(f"{path} cannot be read as a table: {error}") from error
         if missing := [name for name in self.columns if name not in table]:
             raise DataError(f"{path} has no column {missing[0]!r}{did_you_mean(missing[0], map(str, table.columns))}")
+        if table.empty:
+            raise DataError(f"{path}: holds no rows")
         return table[list(self.columns)]
 
 
@@ -231,7 +237,9 @@ def _of_estimator(estimator: Any) -> Predictor:
 
     names = getattr(estimator, "feature_names_in_", None)
     known = None if classes is None else tuple(map(str, classes))
-    return _EstimatorPredictor(run, (estimator.n_features_in_,), known, None, columns=names)
+    levels = estimator.columns_.levels if names is not None and hasattr(estimator, "columns_") else {}
+    texts = [names[number] for number, found in levels.items() if all(isinstance(level, str) for level in found)]
+    return _EstimatorPredictor(run, (estimator.n_features_in_,), known, None, columns=names, texts=texts)
 
 
 def _by_kind(inputs: Sequence[str | Path]) -> Iterator[tuple[str, list[str]]]:
@@ -289,25 +297,25 @@ def _read_array(path: str) -> Tensor:
     array = open_array(Path(path))
     if array.ndim < 2 or len(array) == 0:
         raise DataError(f"{path}: must hold one input of numbers per row, got {array.shape} {array.dtype}")
-    return torch.from_numpy(array.astype("float32"))
+    return torch.from_numpy(array.astype("float64"))
 
 
 def _read_csv(path: str) -> Tensor:
-    """The numbers of a table; a first line that is not numbers holds the names of the columns."""
+    """The numbers of a table; a first line without any number holds the names of the columns."""
     lines = [(number, line) for number, line in enumerate(read_table(path), start=1) if line]
-    if lines and not _are_numbers(lines[0][1]):
+    if lines and not any(map(_is_number, lines[0][1])):
         lines = lines[1:]
     if not lines:
         raise DataError(f"{path}: holds no rows of numbers")
     width = len(lines[0][1])
     for number, line in lines:
-        if len(line) != width or not _are_numbers(line):
+        if len(line) != width or not all(map(_is_number, line)):
             raise DataError(f"{path}, line {number}: expected {width} numbers, got {','.join(line)[:80]!r}")
-    return torch.tensor([[float(cell) for cell in line] for _, line in lines])
+    return torch.tensor([[float(cell) for cell in line] for _, line in lines], dtype=torch.float64)
 
 
-def _are_numbers(line: Sequence[str]) -> bool:
+def _is_number(cell: str) -> bool:
     try:
-        return all(math.isfinite(float(cell)) for cell in line)
+        return math.isfinite(float(cell))
     except ValueError:
         return False

@@ -81,6 +81,8 @@ def test_a_table_goes_through_a_model_row_by_row(tmp_path, capsys):
         ("1,2\n3,4\n", "a row has 2 numbers, and the network takes 3"),
         ("1,2,3\n1,x,3\n", "line 2: expected 3 numbers, got '1,x,3'"),
         ("1,2,3\n1,nan,3\n", "line 2: expected 3 numbers"),
+        ("1,2,\n4,5,6\n", "line 1: expected 3 numbers, got '1,2,'"),  # no line of names: it has numbers
+        ("1,2,3x\n4,5,6\n", "line 1: expected 3 numbers, got '1,2,3x'"),
         ("a,b,c\n", "holds no rows of numbers"),
         ("1,2," + "3" * 200_000, "t.csv: must be comma-separated values"),
         ("1,2,\xff\n", "t.csv: must be text in UTF-8"),
@@ -172,3 +174,41 @@ def test_an_estimator_reads_a_table_by_the_names_of_its_columns(tmp_path, capsys
     assert known.recipe == {"estimator": "PolynomialNetClassifier(order=1)", "output": "log-odds of yes"}
     assert main(["export", str(tmp_path / "fitted.skops"), "--to", "skops"]) == 2
     assert "skops.io.dump" in " ".join(capsys.readouterr().err.split())
+
+
+def test_texts_of_digits_stay_texts_and_a_table_without_rows_is_named(tmp_path, capsys):
+    skops, pandas = pytest.importorskip("skops.io"), pytest.importorskip("pandas")
+    from pinets.estimators import PolynomialNetRegressor
+
+    table = pandas.DataFrame({"postcode": ["0150", "75001", "0150", "00100"] * 10, "size": numpy.linspace(1, 9, 40)})
+    price = table["size"] + table["postcode"].map({"0150": 0.0, "75001": 10.0, "00100": 20.0})
+    fitted = PolynomialNetRegressor(order=1).fit(table, price)
+    skops.dump(fitted, tmp_path / "fitted.skops")
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    answers = predict(tmp_path / "fitted.skops", [tmp_path / "rows.csv"])
+    numpy.testing.assert_allclose([one.scores[0] for one in answers], price, atol=1e-6)
+    (tmp_path / "empty.csv").write_text("postcode,size\n")
+    assert main(["predict", str(tmp_path / "fitted.skops"), str(tmp_path / "empty.csv")]) == 1
+    assert "empty.csv: holds no rows" in capsys.readouterr().err
+
+
+def test_numbers_keep_their_digits(tmp_path):
+    """A time in seconds since 1970 needs more than the seven digits of single precision."""
+    skops = pytest.importorskip("skops.io")
+    from pinets import spec
+    from pinets.estimators import PolynomialNetRegressor
+
+    seconds = 1.7e9 + numpy.arange(40.0)[:, None]
+    fitted = PolynomialNetRegressor(order=1).fit(seconds, seconds[:, 0] - 1.7e9)
+    skops.dump(fitted, tmp_path / "fitted.skops")
+    numpy.savetxt(tmp_path / "rows.csv", seconds, fmt="%.1f")
+    numpy.save(tmp_path / "rows.npy", seconds)
+    for name in ("rows.csv", "rows.npy"):
+        answers = predict(tmp_path / "fitted.skops", [tmp_path / name])
+        numpy.testing.assert_allclose([one.scores[0] for one in answers], numpy.arange(40.0), atol=1e-3)
+    expression = "CCP(1, 1, rank=2, order=2)"
+    network = spec.build(expression).double()
+    spec.save(tmp_path / "double.safetensors", network, expression)
+    found = predict(tmp_path / "double.safetensors", [tmp_path / "rows.npy"])
+    with torch.no_grad():
+        assert [one.scores for one in found] == [tuple(row) for row in network(torch.from_numpy(seconds)).tolist()]

@@ -132,3 +132,15 @@ def test_text_in_the_wrong_place_is_answered_with_what_to_do():
         fitted.monotonic("x00")
     with pytest.raises(ValueError, match=r"feature must be from 0 to 1, the number of a column, got 2"):
         fitted.monotonic(2)
+
+
+def test_missing_numbers_are_refused_beside_categories_too():
+    X = np.array([[0.0, 1.0], [1.0, np.nan], [0.0, 3.0], [1.0, 4.0]])
+    with pytest.raises(ValueError, match="X has missing values"):
+        PolynomialNetRegressor(missing_values="error", categorical_features=[0]).fit(X, X[:, 0])
+
+
+def test_a_sparse_matrix_has_no_categories():
+    sparse = pytest.importorskip("scipy.sparse")
+    with pytest.raises(ValueError, match=r"a sparse matrix holds numbers alone, but categorical_features names \[0\]"):
+        PolynomialNetRegressor(categorical_features=[0]).fit(sparse.csr_matrix(np.eye(20)), np.arange(20.0))

@@ -1,5 +1,7 @@
 """Formulas with names and units: they are the estimator, ranked on the data, and few terms where few suffice."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -94,6 +96,44 @@ def test_a_pipeline_has_the_names_and_units_from_before_it(rents):
     np.testing.assert_allclose(found(encoded), pipeline.predict(X), rtol=1e-6)
     with pytest.raises(TypeError, match="takes an estimator of pinets or a pipeline, got MinMaxScaler"):
         formula(MinMaxScaler())
+
+
+def test_a_network_in_a_pipeline_encodes_its_own_columns():
+    """Indicators of missing numbers and of categories are 0 or 1, whatever scaler came before."""
+    random = np.random.RandomState(0)
+    X = pandas.DataFrame({"size": random.normal(70, 9, size=200), "age": random.normal(30, 5, size=200)})
+    X.loc[::5, "size"] = np.nan
+    y = X["size"].fillna(100.0) + 2 * X["age"]
+    scaled = make_pipeline(StandardScaler(), PolynomialNetRegressor(order=1, clip=None)).fit(X, y)
+    found = formula(scaled, X)
+    assert found.names == ["size", "size is missing", "age"]
+    raw = np.column_stack([X["size"].fillna(X["size"].mean()), X["size"].isna(), X["age"]])
+    np.testing.assert_allclose(found(raw.astype(float)), y, rtol=1e-6)
+
+    X = pandas.DataFrame({"city": random.choice(["Oslo", "Paris", "Paris"], size=200), "age": X["age"]})
+    y = 3.0 * (X["city"] == "Oslo") + X["age"]
+    passed = make_pipeline("passthrough", PolynomialNetRegressor(order=1, clip=None)).fit(X, y)
+    found = formula(passed, X)
+    assert (found.names, found.references) == (["city=Oslo", "age"], {"city": "Paris"})
+
+
+def test_a_simplified_network_can_be_stored_and_simplified_again():
+    """The optimizer of the network it came from is not its own."""
+    X = np.random.RandomState(0).uniform(-1, 1, size=(60, 2))
+    y = X[:, 0] * X[:, 1]
+    network = PolynomialNetRegressor(solver="adam", max_epochs=2, random_state=0).fit(X, y)
+    simple = network.simplify(X, y, max_terms=2)
+    back = pickle.loads(pickle.dumps(simple))
+    np.testing.assert_array_equal(back.predict(X), simple.predict(X))
+    assert back.simplify(X, y, max_terms=2).score(X, y) > 0.999
+
+
+def test_what_cannot_be_simplified_or_bounded_is_named():
+    X = np.random.RandomState(0).normal(size=(60, 2))
+    with pytest.raises(ValueError, match="no term explains it"):
+        PolynomialNetRegressor().fit(X, np.ones(60)).simplify(X, np.ones(60))
+    with pytest.raises(ValueError, match=r"level must lie between 0 and 1, as 0\.95 does, got 95"):
+        PolynomialNetRegressor(order=1).fit(X, X[:, 0]).intervals(X, X[:, 0], level=95)
 
 
 def test_several_outputs_are_named():

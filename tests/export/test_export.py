@@ -119,6 +119,7 @@ class Shared(nn.Module):
     [
         (nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.BatchNorm2d(3)), 1),
         (nn.Sequential(nn.ConvTranspose2d(2, 3, 3, stride=2), nn.BatchNorm2d(3, affine=False)), 1),
+        (nn.Sequential(nn.ConvTranspose2d(2, 4, 3, groups=2), nn.BatchNorm2d(4)), 0),
         (nn.Sequential(nn.BatchNorm2d(2), nn.Conv2d(2, 3, 3)), 0),
         (nn.Sequential(factor_bias(nn.Conv2d(2, 3, 3), 2), nn.BatchNorm2d(3)), 0),
         (nn.Sequential(nn.Conv2d(2, 3, 3), nn.Tanh(), nn.BatchNorm2d(3)), 0),
@@ -126,7 +127,17 @@ class Shared(nn.Module):
         (Shared(), 0),
         (nn.Sequential(nn.Flatten(), CCP(50, 3, rank=4, order=2), nn.BatchNorm1d(3)), 1),
     ],
-    ids=["conv", "transposed", "before", "computed weight", "activation between", "seen twice", "called twice", "head"],
+    ids=[
+        "conv",
+        "transposed",
+        "in groups",
+        "before",
+        "computed weight",
+        "activation between",
+        "seen twice",
+        "called twice",
+        "head",
+    ],
 )
 def test_only_norms_that_can_be_folded_are(model, count):
     for norm in (module for module in model.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)):

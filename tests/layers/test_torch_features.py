@@ -116,3 +116,9 @@ def test_construction_leaves_global_state_alone():
     PowerSum(3)
     assert torch.equal(torch.rand(1), expected)
     assert torch.get_default_dtype() == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_factored_biases_are_made_in_half_precision(dtype):
+    layer = NCP(8, 2, rank=16, order=3, bias_size=4, dtype=dtype)
+    assert {parameter.dtype for parameter in layer.parameters()} == {dtype}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 import pinets
 from pinets import certify, create_model, resolve, spec
@@ -190,3 +190,27 @@ def test_a_hub_that_is_not_there_is_one_clear_line(own, tmp_path, monkeypatch):
 def test_the_list_shows_each_with_its_summary(own, capsys):
     assert main(["list", "weights"]) == 0
     assert any(line.split(maxsplit=1) == ["tiny", "a tiny one"] for line in capsys.readouterr().out.splitlines())
+
+
+def test_weights_on_the_hub_with_a_tensor_missing_are_refused(own, tmp_path):
+    HubNetwork.of("tiny").save_pretrained(tmp_path / "hub")
+    file = tmp_path / "hub" / "model.safetensors"
+    tensors = load_file(file)
+    gone = next(name for name in tensors if name.endswith("bias"))
+    save_file({name: tensor for name, tensor in tensors.items() if name != gone}, file)
+    with pytest.raises(ValueError, match=f"Missing key.*{gone}"):
+        create_model("tiny", pretrained=f"hub:{tmp_path / 'hub'}")
+    with pytest.raises(RuntimeError, match="Missing key"):
+        HubNetwork.from_pretrained(tmp_path / "hub", strict=False)
+
+
+def test_a_stray_file_among_the_weights_spoils_nothing(own, capsys):
+    folder, _, _ = own
+    spec.save(folder / "stray.safetensors", create_model("ccp4_mnist", rank=2), "ccp4_mnist(rank=2)")
+    with pytest.raises(
+        ValueError, match="there are several weights of ccp4_mnist"
+    ):  # but not "stray", which has no card
+        create_model("ccp4_mnist", pretrained=True)
+    assert main(["list", "weights"]) == 0
+    assert "has no card" in next(line for line in capsys.readouterr().out.splitlines() if line.startswith("stray"))
+    assert main(["show", "tiny"]) == 0

@@ -7,7 +7,7 @@ from pinets import tasks as recipes
 from pinets.cli import main
 from pinets.models import load_weights, read_card
 from pinets.tasks.classification.stress import DAMAGES, stress
-from pinets.tasks.publish import publish
+from pinets.tasks.publish import publish, training_command
 
 TINY = ["model.widths=4,4", "epochs=1", "batch=20", "precision=no", "channels_last=no"]
 
@@ -81,3 +81,25 @@ def test_outputs_that_are_no_numbers_count_as_infinite():
 
 def test_cards_say_how_they_are_read():
     assert read_card("mnist_ccp4").metrics["accuracy"] > 0.98
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["optimizer=AdamW", "optimizer.lr=0.003"],
+        ["schedule=LinearDecay", "epochs=3"],
+        ["range_penalty=none", "compile=true"],
+        ["teacher.run=runs/teacher/seed-0", "teacher.weight=0.5", "model.widths=4,8"],
+    ],
+    ids=lambda changes: changes[0],
+)
+def test_the_command_of_a_card_makes_the_same_recipe(changes):
+    recipe = recipes.get_recipe("cifar10_strict", "medium", changes)
+    words = training_command(recipe).split()
+    assert words[:5] == ["pinets", "train", "cifar10_strict", "--scale", "medium"]
+    assert recipes.get_recipe("cifar10_strict", "medium", words[6::2]) == recipe
+
+
+def test_weights_are_not_named_as_a_model_is(run, tmp_path):
+    with pytest.raises(ValueError, match="strict_convnet is the name of a model"):
+        publish(run, "strict_convnet", tmp_path / "out")

@@ -43,7 +43,12 @@ def run(args: argparse.Namespace) -> int:
     elif args.what == "weights":
         from pinets.models import list_weights, read_card
 
-        rows = {name: read_card(name).summary for name in list_weights()}
+        rows = {}
+        for name in list_weights():
+            try:
+                rows[name] = read_card(name).summary
+            except ValueError as error:  # a file in a folder of the user's that is not one of weights
+                rows[name] = f"cannot be used: {error}"
     else:
         from pinets.models import list_models, model_entry
 

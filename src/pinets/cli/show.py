@@ -68,11 +68,12 @@ def run(args: argparse.Namespace) -> int:
 def _require_known(name: str) -> None:
     """Answer a misspelt name with the nearest recipe or model; an expression has errors of its own."""
     from pinets._nearest import did_you_mean
-    from pinets.models import list_models
+    from pinets.models import list_models, list_weights
     from pinets.tasks import list_recipes
 
-    if name.isidentifier() and name not in list_models() and not Path(name).is_dir():
-        raise UsageError(f"there is no recipe or model {name!r}{did_you_mean(name, [*list_recipes(), *list_models()])}")
+    known = [*list_recipes(), *list_models(), *list_weights()]
+    if name.isidentifier() and name not in known and not Path(name).is_dir():
+        raise UsageError(f"there is no recipe, model or trained weights {name!r}{did_you_mean(name, known)}")
 
 
 def count_parameters(network: nn.Module) -> str:

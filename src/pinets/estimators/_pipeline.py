@@ -65,18 +65,12 @@ def formula(
     columns = _raw_columns(estimator)
     for _, transformer in before:
         columns = _through(transformer, columns)
-    inner = network.variables()
-    columns = [columns[source] for source in network.columns_.sources] if len(columns) != len(inner.names) else columns
-    known = [column.source for column in columns]
-    groups = {source: number for number, source in enumerate(dict.fromkeys(filter(None, known)))}
+    references = {str(column.source): column.reference for column in columns if column.reference is not None}
+    references |= {columns[number].name: level for number, level in network.columns_.reference.items()}
+    columns, sources, indicators = _encoded(network, columns)
+    groups = {source: number for number, source in enumerate(dict.fromkeys(sources))}
     variables = Variables(
-        [column.name for column in columns],
-        np.array([len(known) + groups[source] if source else number for number, source in enumerate(known)]),
-        inner.indicators | np.array([source is not None for source in known]),
-        {
-            **inner.references,
-            **{str(column.source): column.reference for column in columns if column.reference is not None},
-        },
+        [column.name for column in columns], np.array([groups[source] for source in sources]), indicators, references
     )
     scale = torch.tensor([column.scale for column in columns], dtype=torch.float64)
     shift = torch.tensor([column.shift for column in columns], dtype=torch.float64)
@@ -95,8 +89,21 @@ def formula(
     )
 
 
+def _encoded(network: PolynomialNet, columns: list[_Column]) -> tuple[list[_Column], list[Any], np.ndarray]:
+    """The columns after the network's own encoding, where each comes from, and which are indicators."""
+    names = network.columns_.names([column.name for column in columns])
+    own = network.variables().indicators  # of categories and of missing numbers: 0 or 1 whatever came before
+    origin = network.columns_.sources.tolist()
+    sources = [columns[number].source or number for number in origin]
+    encoded = [
+        _Column(name) if indicator else columns[number]
+        for name, indicator, number in zip(names, own, origin, strict=True)
+    ]
+    return encoded, sources, own | np.array([column.source is not None for column in encoded])
+
+
 def _raw_columns(pipeline: Pipeline) -> list[_Column]:
-    first = pipeline.steps[0][1]
+    first = next(step for _, step in pipeline.steps if step not in (None, "passthrough"))
     names = getattr(first, "feature_names_in_", None)
     if names is None:
         names = [f"x{number}" for number in range(first.n_features_in_)]

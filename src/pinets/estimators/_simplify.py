@@ -117,6 +117,8 @@ def score_path(
         terms = candidate_terms(columns[kept], centred, allowed, order)
         basis = terms.values(columns[kept])
         path = selection_path(basis, centred, most)
+        if not path:
+            raise ValueError("simplify needs columns that vary and a target that varies with them: no term explains it")
         of_fold = []
         for chosen in path:
             fit = simplified(terms, basis, targets[kept], chosen, classify=classify)

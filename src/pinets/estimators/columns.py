@@ -25,7 +25,9 @@ def has_missing(X: Any) -> bool:
     """Whether a number or a category is missing."""
     if is_frame(X):
         return bool(X.isna().to_numpy().any())
-    return any(value is None or value != value for value in X.ravel().tolist()) if X.dtype == object else False
+    if X.dtype == object:
+        return any(value is None or value != value for value in X.ravel().tolist())
+    return bool(X.dtype.kind == "f" and np.isnan(X).any())
 
 
 def categorical_positions(X: Any, wanted: Any) -> list[int]:
@@ -97,6 +99,8 @@ class Columns:
         flagged: list[int] = []
         width = X.shape[1]
         if sparse.issparse(X):
+            if categorical:
+                raise ValueError(f"a sparse matrix holds numbers alone, but categorical_features names {categorical}")
             return cls(width, levels, reference, fill, flagged)
         for number in range(width):
             if number in categorical:

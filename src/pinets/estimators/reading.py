@@ -171,6 +171,8 @@ class Reading:
         chosen = selection_path(basis, targets - targets.mean(axis=0), max_terms)
         fit = simplified(terms, basis, targets, chosen[min(size, len(chosen)) - 1], classify=classify)
         simple = copy.copy(self)
+        for name in ("_optimizer", "_generator", "_made_with"):  # of the network that is replaced
+            vars(simple).pop(name, None)
         device = self.feature_scaling_.mean.device
         dtype = next(self.module_.parameters()).dtype
         simple.module_ = network_of_terms(fit, columns.shape[1], dtype).to(device)
@@ -193,6 +195,8 @@ class Reading:
         """
         if is_classifier(self) or self._outputs_count() != 1:
             raise ValueError("intervals are for regressors with one target")
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie between 0 and 1, as 0.95 does, got {level!r}")
         formula = self.formula(X, center=center)
         X, y, _ = self._check_samples(X, y, None, reset=False)  # type: ignore[attr-defined]
         rows = self._clipped(X) - formula.centers

@@ -72,6 +72,8 @@ def _fits(model: nn.Module, operator_path: str, norm_path: str, between: fx.Node
     if parametrize.is_parametrized(operator):  # the weight is recomputed in every call
         return False
     rank = between.meta["val"].ndim
+    if isinstance(operator, nn.modules.conv._ConvTransposeNd) and operator.groups > 1:  # torch has no fusion for them
+        return False
     return type(operator) in _CONVOLUTIONS or (type(operator) is nn.Linear and rank == 2)
 
 

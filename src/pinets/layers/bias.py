@@ -42,7 +42,8 @@ class FactoredBias(nn.Module):
             return bias.new_ones(self.weight.shape[0])
         columns, wanted = self.weight.detach().T.double(), bias.detach().double()[:, None]
         vector = torch.linalg.pinv(columns) @ wanted
-        if not torch.allclose(columns @ vector, wanted, rtol=1e-4, atol=1e-6):
+        rounding = torch.finfo(bias.dtype).eps * float(columns.abs().sum(1).max())  # of the factor, in half precision
+        if not torch.allclose(columns @ vector, wanted, rtol=1e-4, atol=max(1e-6, rounding)):
             size, features = self.weight.shape
             raise ValueError(
                 f"a bias of {features} numbers factored through {size} cannot take this value: set its factors "

@@ -57,6 +57,11 @@ class HubNetwork(nn.Module, _Mixin, library_name="pinets", license="mit"):  # ty
         return held.eval()
 
     @classmethod
+    def _from_pretrained(cls, *, strict: bool = True, **arguments: Any) -> Self:
+        """Weights with a tensor missing are refused: the mixin would keep random numbers in its place."""
+        return super()._from_pretrained(strict=True, **arguments)
+
+    @classmethod
     def from_hub(cls, name: str) -> Self:
         """As ``from_pretrained``, with errors in one line."""
         if (folder := Path(name)).is_dir() and not (folder / "config.json").is_file():
@@ -64,7 +69,8 @@ class HubNetwork(nn.Module, _Mixin, library_name="pinets", license="mit"):  # ty
         try:
             return cls.from_pretrained(name).eval()
         except Exception as error:  # of the network, the hub or the file: whatever the libraries raise
-            text = str(error).strip().partition("\n")[0] or type(error).__name__
+            lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
+            text = " ".join(lines[: 1 + lines[0].endswith(":")])  # torch tells what is missing in its second line
             raise ValueError(f"no network could be loaded from the hub as {name!r}: {text}") from error
 
     def _save_pretrained(self, save_directory: Path) -> None:

@@ -156,12 +156,20 @@ def _default(name: str) -> str:
     known = list_weights()
     if name in known:
         return name
-    fitting = [other for other in known if read_card(other).model == name]
+    fitting = [other for other in known if _model_of(other) == name]
     if len(fitting) > 1:
         raise ValueError(f"there are several weights of {name}: name one, as in pretrained={fitting[0]!r} ({fitting})")
     if not fitting:
         raise ValueError(f"there are no weights of {name!r}{did_you_mean(name, known)}")
     return fitting[0]
+
+
+def _model_of(source: str) -> str | None:
+    """The model of weights; None for a file in a folder of the user's that is not one of weights."""
+    try:
+        return read_card(source).model
+    except ValueError:
+        return None
 
 
 def _first_line(error: Exception) -> str:

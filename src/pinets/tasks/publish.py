@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,9 @@ from pinets._files import write_bytes
 from pinets.algebra import TraceError, certify
 from pinets.engine.model import Model
 from pinets.engine.recipe import Recipe, get_recipe, list_recipes
-from pinets.engine.run import changed_keys
 from pinets.engine.trained import TrainedRun
 from pinets.engine.values import to_json
-from pinets.models import Card, ImageGenerator, StyleGenerator, model_entry
+from pinets.models import Card, ImageGenerator, StyleGenerator, list_models, model_entry
 from pinets.models.pretrained import save_weights
 from pinets.tasks.classification.recipe import ClassificationRecipe
 
@@ -46,6 +46,8 @@ def publish(
     """
     if not name.isidentifier():
         raise ValueError(f"the name of weights must be a Python identifier, got {name!r}")
+    if name in list_models():
+        raise ValueError(f"{name} is the name of a model, which a command would take for it; choose another")
     trained = TrainedRun(run, data_dir)
     if not trained.folder.finished:
         raise ValueError(f"{run} is not a finished run: there is no result in it")
@@ -88,12 +90,31 @@ def training_command(recipe: Recipe) -> str:
         return ""
     known = replace(get_recipe(base, recipe.scale), name=recipe.name)
     scale = "" if recipe.scale == "full" else f" --scale {recipe.scale}"
-    changes = {
-        key.replace("model.options.", "model."): now for key, _, now in changed_keys(to_json(known), to_json(recipe))
-    }
+    changes = _changes(to_json(known), to_json(recipe))
     return f"pinets train {base}{scale}" + "".join(
-        f" --set {key}={','.join(map(str, now)) if isinstance(now, list) else now}" for key, now in changes.items()
+        f" --set {key.replace('model.options.', 'model.')}={_as_text(value)}" for key, value in changes
     )
+
+
+def _changes(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """The keys to set in the old values to get the new ones; a part of another kind is named before its values."""
+    if not isinstance(new, dict):
+        if old != new:
+            yield key, new
+        return
+    if isinstance(old, dict) and old.get("kind") != new.get("kind"):
+        yield key, new["kind"]
+    before = old if isinstance(old, dict) else {}
+    for name, value in new.items():
+        if name != "kind" and (name not in before or before[name] != value):
+            yield from _changes(before.get(name), value, f"{key}.{name}" if key else name)
+
+
+def _as_text(value: Any) -> str:
+    """A value as ``--set`` reads it."""
+    if isinstance(value, list):
+        return ",".join(map(_as_text, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _input_shape(trained: TrainedRun, network: nn.Module) -> tuple[int, ...]:
