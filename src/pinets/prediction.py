@@ -237,8 +237,10 @@ def _of_estimator(estimator: Any) -> Predictor:
 
     names = getattr(estimator, "feature_names_in_", None)
     known = None if classes is None else tuple(map(str, classes))
-    levels = estimator.columns_.levels if names is not None and hasattr(estimator, "columns_") else {}
-    texts = [names[number] for number, found in levels.items() if all(isinstance(level, str) for level in found)]
+    texts = []
+    if names is not None and hasattr(estimator, "columns_"):
+        levels = estimator.columns_.levels
+        texts = [names[number] for number, found in levels.items() if all(isinstance(level, str) for level in found)]
     return _EstimatorPredictor(run, (estimator.n_features_in_,), known, None, columns=names, texts=texts)
 
 
