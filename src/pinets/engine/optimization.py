@@ -1,4 +1,4 @@
-"""Optimizers and learning-rate schedules as frozen values of a recipe. What they build is torch's own.
+"""Optimizers and learning-rate schedules as frozen values of a recipe. What they build is torch's own, but for Muon.
 
 A value is checked when it is made, so that a wrong one is refused before anything is trained. Schedules that follow the
 steps are a :class:`~torch.optim.lr_scheduler.LambdaLR`: the initial rate times a factor, a function of the epoch alone.
@@ -16,6 +16,8 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
+from pinets.engine.muon import MuonOptimizer
+
 __all__ = [
     "SGD",
     "Adam",
@@ -25,6 +27,7 @@ __all__ = [
     "Factor",
     "LinearDecay",
     "MultiStep",
+    "Muon",
     "OneCycle",
     "Plateau",
     "Warmup",
@@ -60,6 +63,13 @@ def require_range(
         rule = " and ".join(f"{word} {bound:g}" for word, bound in bounds.items() if bound is not None)
         finite = "" if math.isfinite(value) else "finite and "
         raise ValueError(f"{name} must be {finite}{rule}, got {value}")
+
+
+def _check(lr: float, weight_decay: float, *betas: float) -> None:
+    require_range("lr", lr, above=0)
+    require_range("weight_decay", weight_decay, at_least=0)
+    for beta in betas:
+        require_range("betas", beta, at_least=0, below=1)
 
 
 # ---------------------------------------------------------------------------------------------------------- optimizers
@@ -113,11 +123,39 @@ class AdamW(Adam):
         return torch.optim.AdamW(parameters, **asdict(self))
 
 
-def _check(lr: float, weight_decay: float, *betas: float) -> None:
-    require_range("lr", lr, above=0)
-    require_range("weight_decay", weight_decay, at_least=0)
-    for beta in betas:
-        require_range("betas", beta, at_least=0, below=1)
+@dataclass(frozen=True)
+class Muon:
+    """:class:`~pinets.engine.muon.MuonOptimizer` for the weights of convolutions, SGD for all other parameters.
+
+    Every convolution must be followed by a norm, which the fixed size of its weight then does not change.
+
+    Args:
+        lr: The relative size of a step of a convolution's weight.
+        momentum: Of the convolutions.
+        others: For biases, norms and linear layers. A schedule multiplies both rates.
+
+    Example:
+        >>> groups = Muon(lr=0.1).build(nn.Conv2d(3, 8, 3).parameters()).param_groups
+        >>> [(group["lr"], len(group["params"])) for group in groups]
+        [(0.1, 1), (0.2, 1)]
+    """
+
+    lr: float
+    momentum: float = 0.8
+    others: SGD = SGD(lr=0.2, momentum=0.9, weight_decay=5e-4, nesterov=True)
+
+    def __post_init__(self) -> None:
+        _check(self.lr, 0.0)
+        require_range("momentum", self.momentum, at_least=0, below=1)
+
+    def build(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
+        values = [*parameters]
+        convolutions = [value for value in values if value.ndim > 2]
+        if not convolutions:
+            raise ValueError("optimizer: Muon is for networks with convolutions, and this one has none")
+        others = [value for value in values if value.ndim <= 2]
+        chosen = {"params": convolutions, "lr": self.lr, "orthogonal": self.momentum}
+        return MuonOptimizer([chosen, {"params": others}], **asdict(self.others))
 
 
 # ----------------------------------------------------------------------------------------------------------- schedules

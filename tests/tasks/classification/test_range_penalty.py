@@ -36,6 +36,17 @@ def test_the_penalty_is_its_formula_and_pulls_large_values_down():
         assert torch.equal(y.grad.sign(), torch.where(large, y.detach().sign(), 0))
 
 
+def test_over_images_one_large_value_counts_as_much_as_many():
+    one, many = torch.zeros(2, 3, 4, 4), torch.zeros(2, 3, 4, 4)
+    one[0, 1, 2, 3] = 4 + 48**0.5
+    many[0] = 5.0  # 48 values, each 1 above the limit
+    penalty = RangePenalty(weight=0.3, limit=4.0, over="images")
+    for outputs in (one, many):
+        assert float(penalty.of([outputs])) == pytest.approx(0.3 * log(1 + 48) / 2, rel=1e-5)
+    by_values = RangePenalty(weight=0.3, limit=4.0)
+    assert float(by_values.of([one])) < 0.15 * float(by_values.of([many]))
+
+
 def test_outputs_are_kept_while_recording_only():
     network = create_model("strict_convnet", widths=(4, 4))
     layers = LayerOutputs(matching_layers(network, "blocks.*"))
@@ -148,8 +159,11 @@ def test_a_compiled_network_is_penalised_too(cifar):
     assert min(penalties[0]) > 0
 
 
+SGD = ["optimizer=SGD", "optimizer.lr=0.1", "optimizer.weight_decay=5e-4"]
+
+
 def test_gates_get_their_own_weight_decay(cifar):
-    recipe = recipes.get_recipe("cifar10_strict", "small", [*TINY, "gate_decay=0.25"])
+    recipe = recipes.get_recipe("cifar10_strict", "small", [*TINY, *SGD, "gate_decay=0.25"])
     accelerator = make_accelerator()
     data = recipe.load(cifar)
     task = recipe.build(data, accelerator)
@@ -162,7 +176,14 @@ def test_gates_get_their_own_weight_decay(cifar):
 
 
 def test_a_network_without_gates_refuses_their_decay(cifar):
-    recipe = recipes.get_recipe("cifar10_strict_relu", "small", [*TINY, "gate_decay=0.25"])
+    recipe = recipes.get_recipe("cifar10_strict_relu", "small", [*TINY, *SGD, "gate_decay=0.25"])
     accelerator, data = make_accelerator(), recipe.load(cifar)
     with pytest.raises(ValueError, match=r"gate_decay is 0\.25, and the network has no layers named gate"):
+        recipe.prepare_training(recipe.build(data, accelerator), data, accelerator)
+
+
+def test_muon_refuses_a_decay_of_gates(cifar):
+    recipe = recipes.get_recipe("cifar10_strict", "small", [*TINY, "gate_decay=0.25"])
+    accelerator, data = make_accelerator(), recipe.load(cifar)
+    with pytest.raises(ValueError, match="gate_decay is for other optimizers"):
         recipe.prepare_training(recipe.build(data, accelerator), data, accelerator)

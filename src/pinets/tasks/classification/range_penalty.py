@@ -24,19 +24,22 @@ __all__ = ["BatchStatistics", "Damage", "LayerOutputs", "RangePenalty", "matchin
 
 @dataclass(frozen=True)
 class RangePenalty:
-    r"""Add :math:`w \sum_l \mathrm{mean}(\log(1 + \max(|y_l| - t, 0)^2))` to the loss, over layers l with outputs y.
+    r"""Add :math:`w \sum_l \mathrm{mean}(\log(1 + e_l))` to the loss, over layers l with outputs :math:`y_l`.
 
-    The logarithm keeps a value that explodes from drowning the rest of the gradient.
+    The logarithm keeps an output that explodes from drowning the rest of the gradient.
 
     Args:
         weight: The factor w; 0 for no penalty.
         limit: The threshold t; values below it cost nothing.
+        over: ``"values"`` takes :math:`e = \max(|y| - t, 0)^2` of each value, so a few large ones among thousands cost
+            next to nothing. ``"images"`` takes the sum over each image, so one large value is enough.
         layers: Their names in the network; ``*`` stands for any part between two dots.
         damaged: Share of each batch that also passes damaged (:class:`Damage`), for the penalty alone.
     """
 
     weight: float = 0.3
     limit: float = 4.0
+    over: Literal["values", "images"] = "values"
     layers: str = "blocks.*"
     damaged: float = 0.0
 
@@ -51,8 +54,10 @@ class RangePenalty:
         >>> RangePenalty(weight=0.5, limit=4).of([torch.tensor([1.0, -6.0]), torch.tensor([7.0])])
         tensor(1.5537)
         """
-        excess = [(output.float().abs() - self.limit).relu().square().log1p().mean() for output in outputs]
-        return self.weight * torch.stack(excess).sum()
+        excess = [(output.float().abs() - self.limit).relu().square() for output in outputs]
+        if self.over == "images":
+            excess = [values.flatten(1).sum(dim=1) for values in excess]
+        return self.weight * torch.stack([values.log1p().mean() for values in excess]).sum()
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from pinets.data import (
     Normalize,
     RandomCrop,
     RandomFlip,
+    RandomLight,
     RandomSimilarity,
     SampleSet,
     Splits,
@@ -38,6 +39,7 @@ from pinets.engine.optimization import (
     Exponential,
     LinearDecay,
     MultiStep,
+    Muon,
     OneCycle,
     Plateau,
     Warmup,
@@ -118,6 +120,7 @@ class Images:
         flip: Whether to mirror images at random.
         turn: The largest random rotation, in degrees, to either side.
         grow: The largest share by which images grow or shrink at random.
+        light: The largest random change of contrast, as a share; brightness changes by half of it.
         limit: Train on this many images only, chosen evenly over the classes.
         size: Height and width, for datasets that can have several; the dataset's own default if left out.
     """
@@ -129,12 +132,13 @@ class Images:
     flip: bool = True
     turn: float = 0.0
     grow: float = 0.0
+    light: float = 0.0
     limit: int | None = None
     size: int | None = None
 
     def __post_init__(self) -> None:
         require_range("validation", self.validation, above=0, below=1)
-        for name in ("crop", "turn"):
+        for name in ("crop", "turn", "light"):
             require_range(name, getattr(self, name), at_least=0)
         require_range("grow", self.grow, at_least=0, below=1)
         _check_counts(self.classes, self.limit)
@@ -163,6 +167,8 @@ class Images:
             augment.append(RandomCrop(shift))
         if self.flip:
             augment.append(RandomFlip())
+        if self.light:
+            augment.append(RandomLight(contrast=self.light, brightness=self.light / 2))
         crop = {} if in_memory else {"crop": to_json(splits.validation.crop)}  # applied while decoding
         return Inputs(
             _limited(splits, self.limit),
@@ -242,7 +248,7 @@ class ClassificationRecipe(Recipe):
 
     model: Model
     data: Images | Speech
-    optimizer: SGD | Adam | AdamW
+    optimizer: SGD | Adam | AdamW | Muon
     schedule: MultiStep | Plateau | Warmup | OneCycle | LinearDecay | Exponential | Constant
     label_smoothing: float = 0.0
     clip: float | None = None
@@ -349,6 +355,8 @@ class ClassificationRecipe(Recipe):
         """The parameters, in groups where gates have a weight decay of their own."""
         if self.gate_decay is None:
             return network.parameters()
+        if isinstance(self.optimizer, Muon):
+            raise ValueError("gate_decay is for other optimizers: Muon sets the size of the weights in each step")
         groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
         for name, parameter in network.named_parameters():
             groups["gate" in name.split(".")].append(parameter)
