@@ -18,9 +18,9 @@ def add_parser(verbs: Verbs) -> None:
         "stress",
         run,
         summary="measure the largest outputs of a classifier over damaged images",
-        details="Test images with noise, shifted, blurred, brighter, darker, negative, out of range, and images of "
-        "random pixels; and what gradient ascent finds between black and white. The ratio compares the largest output "
-        "with the median of the undamaged images' largest ones.",
+        details="Test images with noise, shifted, blurred, brighter, darker, with strong contrast or vivid colours, "
+        "negative, out of range, and images of random pixels; and what gradient ascent finds between black and white. "
+        "The ratio compares the largest output with the median of the undamaged images' largest ones.",
         example="""
             pinets stress runs/fashion_strict-small/seed-0
             pinets stress mnist_ccp4 --images 1000 --json

@@ -45,6 +45,8 @@ DAMAGES: dict[str, Damage] = {
     "blurred": lambda x, g: F.avg_pool2d(F.pad(x, (2, 2, 2, 2), mode="replicate"), 5, stride=1),
     "brighter": lambda x, g: (x + 0.3).clamp(0, 1),
     "darker": lambda x, g: (x - 0.3).clamp(0, 1),
+    "strong contrast": lambda x, g: (2 * x - x.mean((1, 2, 3), keepdim=True)).clamp(0, 1),
+    "vivid colours": lambda x, g: (3 * x - 2 * x.mean(1, keepdim=True)).clamp(0, 1),
     "negative": lambda x, g: 1 - x,
     "random pixels": lambda x, g: torch.rand(x.shape, generator=g),
     "out of range": lambda x, g: 1.5 * x,
