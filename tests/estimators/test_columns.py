@@ -57,6 +57,18 @@ def test_missing_values_have_an_effect_of_their_own(rents):
         PolynomialNetRegressor(missing_values="error").fit(holes, target)
 
 
+@pytest.mark.parametrize("kind", ["frame", "array"])
+def test_a_category_called_missing_is_not_missing(kind):
+    X = np.array([["missing"]] * 40 + [[None]] * 40 + [["known"]] * 60, dtype=object)
+    y = np.repeat([0.0, 10.0, 1.0], [40, 40, 60])
+    table = pandas.DataFrame(X, columns=["x0"]) if kind == "frame" else X
+    fitted = PolynomialNetRegressor(categorical_features=[0]).fit(table, y)
+    np.testing.assert_allclose(fitted.predict(table), y, atol=1e-6)
+    assert fitted.encoded_names() == ["x0='missing'", "x0=missing"]
+    mostly = PolynomialNetRegressor(categorical_features=[0]).fit(table[20:100], y[20:100])
+    assert mostly.formula().references == {"x0": "missing"}
+
+
 def test_missing_values_are_refused_if_wanted(rents):
     """In numbers and categories, in fit and predict, in frames and arrays."""
     X, y = rents

@@ -114,6 +114,19 @@ class Shared(nn.Module):
         return self.second(self.conv(self.first(self.conv(x))))
 
 
+class Tied(nn.Module):
+    """The decoder has the encoder's weight, transposed; the output has the mean of the norm added."""
+
+    def __init__(self, *, mean: bool) -> None:
+        super().__init__()
+        self.encode, self.norm, self.mean = nn.Linear(50, 3), nn.BatchNorm1d(3), mean
+        nn.init.uniform_(self.norm.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        code = self.norm(self.encode(x.flatten(1)))
+        return code + self.norm.running_mean if self.mean else code @ self.encode.weight
+
+
 @pytest.mark.parametrize(
     ("model", "count"),
     [
@@ -125,6 +138,8 @@ class Shared(nn.Module):
         (nn.Sequential(nn.Conv2d(2, 3, 3), nn.Tanh(), nn.BatchNorm2d(3)), 0),
         (Twice(), 0),
         (Shared(), 0),
+        (Tied(mean=False), 0),
+        (Tied(mean=True), 0),
         (nn.Sequential(nn.Flatten(), CCP(50, 3, rank=4, order=2), nn.BatchNorm1d(3)), 1),
     ],
     ids=[
@@ -136,6 +151,8 @@ class Shared(nn.Module):
         "activation between",
         "seen twice",
         "called twice",
+        "tied weight",
+        "mean of the norm",
         "head",
     ],
 )

@@ -32,7 +32,9 @@ def to_pinet(
     r"""Give the residual blocks of a network a second order, keeping its weights and, at first, its function.
 
     A block :math:`\mathrm{activation}(s + r)` becomes :math:`\mathrm{activation}(s + r + \alpha\,f(s * r))` with
-    :math:`\alpha = 0`, so outputs stay equal to the last bit; the first step of training already moves :math:`\alpha`.
+    :math:`\alpha = 0`, so outputs stay equal to the last bit, as long as :math:`s * r` does not overflow
+    (without ``tanh``, float32 and bfloat16 take activations up to about 1e19); the first step of training already moves
+    :math:`\alpha`.
     It finds basic and bottleneck blocks with the layer names of torchvision and timm, those of :mod:`pinets.models`,
     and classes registered with :func:`pinets.convert.register_block`. Every block is checked with numbers first. A
     block that fails the check stays as it was, and the report says why.

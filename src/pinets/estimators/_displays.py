@@ -72,7 +72,6 @@ class EffectsDisplay:
             if not own:
                 continue
             if number in estimator.columns_.levels:
-                levels = [estimator.columns_.reference[number], *estimator.columns_.levels[number]]
                 points = np.vstack([np.zeros(len(own)), np.eye(len(own))])
                 values = partial_dependence(formula, rows, own, points)
                 share = rows[:, own].mean(axis=0)
@@ -80,7 +79,7 @@ class EffectsDisplay:
                 spread = float(
                     np.sqrt(np.average((values - np.average(values, weights=weights)) ** 2, weights=weights))
                 )
-                found.append((spread, (name, [str(level) for level in levels], values, weights)))
+                found.append((spread, (name, estimator.columns_.labels(number), values, weights)))
             else:
                 column = rows[:, own[0]]
                 points = np.linspace(column.min(), column.max(), _POINTS)

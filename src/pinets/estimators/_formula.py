@@ -5,12 +5,15 @@ from __future__ import annotations
 import html
 import itertools
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils import gen_batches
+from torch import Tensor
 
 from pinets.algebra import expand
 from pinets.algebra.domains.dense import monomials_of
@@ -23,8 +26,11 @@ __all__ = ["Formula", "Term", "Variables", "all_monomials", "formula_centers", "
 
 _SHOWN = 12  # terms in a table
 _MOST_SEARCHED = 2_000_000  # monomials that are listed; of more, only the largest are
-_MOST_TERMS = 2000
+_MOST_TERMS = 50_000  # of one degree
+_MOST_FOUND = 2000  # of all, where there are too many monomials to list
+_CELLS = 4_000_000  # numbers of products made at a time (32 MB)
 _NEGLIGIBLE = 1e-8  # of the formula's deviation: what an exact fit leaves on terms that the data do not have
+_LARGEST_EXPONENT = 290  # of products of columns, which float64 holds up to 308
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,8 @@ class Variables:
 
     names: list[str]
     groups: np.ndarray  # columns with the same number come from one raw column
-    indicators: np.ndarray  # which columns are 0 or 1
+    indicators: np.ndarray  # of categories and missing numbers: those of one group are never 1 together
+    zero_or_one: np.ndarray  # which columns are 0 or 1, indicators or not
     references: Mapping[str, Any] = field(default_factory=dict)  # of raw columns, the category without an indicator
 
 
@@ -67,6 +74,8 @@ class Formula:
         terms: A list of :class:`Term`.
         variables: The names of the columns, and what is known of them.
         centers: What is subtracted from each column before it is multiplied.
+        omitted: How many terms are left out, the smallest of too many to list; unless 0, the formula is not exactly
+            the prediction.
     """
 
     target: str
@@ -74,6 +83,7 @@ class Formula:
     terms: list[Term]
     variables: Variables
     centers: np.ndarray
+    omitted: int = 0
 
     @property
     def names(self) -> list[str]:
@@ -115,7 +125,7 @@ class Formula:
         for column, run in itertools.groupby(term.columns):
             center, count = self.centers[column], len(list(run))
             sign = "-" if center > 0 else "+"
-            factor = f"({names[column]} {sign} {abs(center):.10g})" if center else names[column]
+            factor = f"({names[column]} {sign} {_shortest(abs(center))})" if center else names[column]
             out.append(factor + power.format(count) if count > 1 else factor)
         return out
 
@@ -126,7 +136,7 @@ class Formula:
         for term in shown:
             sign = "-" if term.coefficient < 0 else "+"
             out += f" {sign} {abs(term.coefficient):.{digits}g} * {self.product(term)}"
-        return out + (" + ..." if len(shown) < len(self.terms) else "")
+        return out + (" + ..." if len(shown) < len(self.terms) or self.omitted else "")
 
     def to_sympy(self, digits: int | None = None) -> Any:
         """A SymPy expression in symbols with the names of the columns."""
@@ -150,13 +160,13 @@ class Formula:
             factors = self._factors(term, names, "^{{{}}}")
             sign = "-" if term.coefficient < 0 else "+"
             out += rf" {sign} {_tex_number(abs(term.coefficient), digits)}\, " + r" \cdot ".join(factors)
-        return out + (r" + \cdots" if len(shown) < len(self.terms) else "")
+        return out + (r" + \cdots" if len(shown) < len(self.terms) or self.omitted else "")
 
     def to_numpy(self, digits: int | None = None, function: str = "predict") -> str:
         """Python code of a function of a mapping from names to arrays or numbers, which needs no pinets."""
         value = self if digits is None else self.rounded(digits)
         used = sorted({column for term in value.terms for column in term.columns})
-        lines = [f"def {function}(columns):"]
+        lines = [f"def {function}(columns):", *(f"    # {note}" for note in self._omission())]
         for column in used:
             lines.append(f"    x{column} = columns[{self.names[column]!r}] - {float(self.centers[column])!r}")
         lines.append(f"    return (\n        {float(value.constant)!r}")
@@ -184,7 +194,12 @@ class Formula:
         return "\n".join([head, repr(self.table(_SHOWN)), *self._notes()])
 
     def _notes(self) -> list[str]:
-        return [f"{name}: compared with {level}" for name, level in self.references.items()]
+        return [*self._omission(), *(f"{name}: compared with {level}" for name, level in self.references.items())]
+
+    def _omission(self) -> list[str]:
+        return (
+            [f"not exactly the prediction: up to {self.omitted:,} smaller terms are left out"] if self.omitted else []
+        )
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -207,6 +222,7 @@ def read_formula(
     target_scaling: Scaling | None,
     variables: Variables,
     rows: np.ndarray,
+    sample: np.ndarray,
     *,
     target: str,
     output: int,
@@ -220,89 +236,145 @@ def read_formula(
         target_scaling: Of the targets; None for classes.
         variables: Names and kinds of the columns.
         rows: Data in the units of the columns, to rank by.
+        sample: Rows of ``fit`` in the same units: a term is left out if it is negligible in both.
         target: What the output is called.
         output: Which output.
         center: Whether numbers are taken from (rounded) means, which makes terms nearly independent of each other.
     """
     scaling = scaling.to("cpu", torch.float64)
-    indicators = variables.indicators | np.isin(rows, (0.0, 1.0)).all(axis=0)
-    centers = formula_centers(scaling, indicators, center)
-    shifted = replace(scaling, mean=scaling.mean - torch.from_numpy(centers))
-    found = _monomials(fold(network, shifted, target_scaling), scaling.scale.numpy(), output)
-    constant, products, coefficients = found
+    centers = formula_centers(scaling, variables.zero_or_one, center)
+    shift = scaling.mean - torch.from_numpy(centers)
+    _check_units(scaling, shift, variables.names, network.order)
+    # in deviations, where sizes of coefficients can be compared
+    standard = replace(scaling, mean=shift / scaling.scale, scale=torch.ones_like(scaling.scale))
+    found = _monomials(fold(network, standard, target_scaling), scaling.scale.numpy(), output)
+    if found.omitted:
+        warnings.warn(
+            f"the polynomial has too many terms: the formula lacks up to {found.omitted:,}, the smallest, and is not "
+            f"exactly the prediction; simplify finds a polynomial with few terms",
+            stacklevel=3,
+        )
     merged: dict[tuple[int, ...], float] = {}
-    for product, coefficient in zip(products, coefficients, strict=True):
-        known = _merge(product, variables.groups, indicators)
+    for product, coefficient in zip(found.products, found.coefficients.tolist(), strict=True):
+        known = _merge(product, variables)
         if known is not None:
             merged[known] = merged.get(known, 0.0) + coefficient
-    kept = Terms.of(list(merged))
-    weights = np.array([merged[product] for product in kept])
-    values = kept.values(rows - centers) * weights
-    whole = values.sum(axis=1)
+    terms = _ranked(merged, rows - centers, sample - centers)
+    return Formula(target, found.constant, terms, variables, centers, found.omitted)
+
+
+def _ranked(coefficients: Mapping[tuple[int, ...], float], rows: np.ndarray, sample: np.ndarray) -> list[Term]:
+    """The terms by their deviation in the rows, without those that are negligible both there and in a sample."""
+    kept = list(Terms.of(list(coefficients)))
+    weights = np.array([coefficients[product] for product in kept])
+    blocks = list(gen_batches(len(kept), max(1, _CELLS // (len(rows) + len(sample))))) if kept else []
+
+    def values(block: slice, columns: np.ndarray) -> np.ndarray:
+        return Terms.of(kept[block]).values(columns) * weights[block]
+
+    whole = np.zeros(len(rows))
+    for block in blocks:
+        whole += values(block, rows).sum(axis=1)
     variance = whole.var()
-    centred = values - values.mean(axis=0)
-    share = centred.T @ (whole - whole.mean()) / len(rows) / variance if variance > 0 else np.zeros(len(kept))
-    terms = [
-        Term(product, float(weight), float(deviation), float(part))
-        for product, weight, deviation, part in zip(kept, weights, values.std(axis=0), share, strict=True)
-        if weight != 0 and not 0 < deviation < _NEGLIGIBLE * math.sqrt(variance)
-    ]
-    terms.sort(key=lambda term: -term.deviation)
-    return Formula(target, constant, terms, replace(variables, indicators=indicators), centers)
+    terms = []
+    for block in blocks:
+        here, there = values(block, rows), values(block, sample)
+        deviation = here.std(axis=0)
+        share = (here - here.mean(axis=0)).T @ (whole - whole.mean()) / len(rows) / (variance or 1.0)
+        largest = np.maximum(np.abs(here).max(axis=0), np.abs(there).max(axis=0))
+        negligible = (weights[block] == 0) | ((deviation > 0) & (largest < _NEGLIGIBLE * math.sqrt(variance)))
+        terms += [
+            Term(product, *map(float, numbers))
+            for product, left_out, *numbers in zip(
+                kept[block], negligible, weights[block], deviation, share, strict=True
+            )
+            if not left_out
+        ]
+    return sorted(terms, key=lambda term: -term.deviation)
 
 
-def formula_centers(scaling: Scaling, indicators: np.ndarray, center: bool) -> np.ndarray:
+def _check_units(scaling: Scaling, shift: Tensor, names: Sequence[str], order: int) -> None:
+    """Refuse columns whose products float64 cannot hold."""
+    largest = torch.maximum(scaling.scale, shift.abs())
+    exponents = torch.maximum(largest.log10(), -scaling.scale.log10()).masked_fill(scaling.ignored, 0)
+    limit = _LARGEST_EXPONENT / order
+    if not (exponents <= limit).all():
+        worst = int(exponents.argmax())
+        raise ValueError(
+            f"a formula of order {order} takes columns with a size and deviation of 1e-{limit:.0f} to 1e{limit:.0f}, "
+            f"got {largest[worst]:.3g} and {scaling.scale[worst]:.3g} for {names[worst]!r}; fit to it in other units"
+        )
+
+
+def formula_centers(scaling: Scaling, zero_or_one: np.ndarray, center: bool) -> np.ndarray:
     """What a formula subtracts from every column: its mean, rounded to about a hundredth of the deviation, or zero."""
     if not center:
         return np.zeros(len(scaling.mean))
     rounded = [_center(*pair) for pair in zip(scaling.mean.tolist(), scaling.scale.tolist(), strict=True)]
-    return np.where(indicators | scaling.ignored.cpu().numpy(), 0.0, rounded)
+    return np.where(zero_or_one | scaling.ignored.cpu().numpy(), 0.0, rounded)
 
 
-def _monomials(
-    network: Polynomial, scale: np.ndarray, output: int, most: int = _MOST_TERMS
-) -> tuple[float, list[tuple[int, ...]], np.ndarray]:
-    """The constant, and the products of an output with their coefficients, the largest if there are very many."""
+@dataclass(frozen=True)
+class _Found:
+    """The monomials of an output."""
+
+    constant: float
+    products: list[tuple[int, ...]]
+    coefficients: np.ndarray
+    omitted: int  # at most so many others are not zero
+
+
+def _monomials(network: Polynomial, scale: np.ndarray, output: int, most: int = _MOST_TERMS) -> _Found:
+    """The monomials of an output, the largest if there are very many.
+
+    Args:
+        network: A polynomial of columns divided by ``scale``.
+        scale: The coefficients returned are for columns that are not divided.
+        output: Which output.
+        most: How many monomials of one degree to keep.
+    """
     features = len(scale)
     example = torch.zeros(1, features, dtype=torch.float64)
     if math.comb(features + network.order, network.order) > _MOST_SEARCHED:
-        found = expand(network, example, top=_MOST_TERMS)
-        largest = [monomial for monomial in found.top(_MOST_TERMS) if monomial.output == output]
-        products = [monomial.indices for monomial in largest]
-        return (
+        found = expand(network, example, top=_MOST_FOUND)
+        largest = found.top(_MOST_FOUND)
+        own = [monomial for monomial in largest if monomial.output == output]
+        complete = len(largest) < _MOST_FOUND
+        return _Found(
             float(found.coefficients[0][output]),
-            products,
-            np.array([monomial.coefficient for monomial in largest]),
+            [monomial.indices for monomial in own],
+            np.array([monomial.coefficient / scale[list(monomial.indices)].prod() for monomial in own]),
+            0 if complete else math.comb(features + network.order, network.order) - 1 - len(own),
         )
     found = expand(network, example)
-    products, coefficients = [], []
+    products, coefficients, omitted = [], [np.zeros(0)], 0
     for degree in range(1, found.degree + 1):
         columns, values = (each.numpy() for each in monomials_of(found.coefficients[degree][output : output + 1]))
-        size = np.abs(values[0]) * scale[columns].prod(axis=1)
-        used = np.argsort(-size, kind="stable")[: min(most, np.count_nonzero(values))]
+        count = int(np.count_nonzero(values))
+        used = np.argsort(-np.abs(values[0]), kind="stable")[: min(most, count)]
         products += list(map(tuple, columns[used].tolist()))
-        coefficients.append(values[0, used])
-    together = np.concatenate(coefficients) if coefficients else np.zeros(0)
-    return float(found.coefficients[0][output]), products, together
+        coefficients.append(values[0, used] / scale[columns[used]].prod(axis=1))
+        omitted += count - len(used)
+    return _Found(float(found.coefficients[0][output]), products, np.concatenate(coefficients), omitted)
 
 
 def all_monomials(network: Polynomial, features: int, output: int) -> tuple[list[tuple[int, ...]], np.ndarray]:
     """All products of an output with their coefficients."""
     if math.comb(features + network.order, network.order) > _MOST_SEARCHED:
         raise ValueError(f"a polynomial of order {network.order} in {features} columns has too many products to list")
-    _, products, coefficients = _monomials(network, np.ones(features), output, most=_MOST_SEARCHED)
-    return products, coefficients
+    found = _monomials(network, np.ones(features), output, most=_MOST_SEARCHED)
+    return found.products, found.coefficients
 
 
-def _merge(product: Sequence[int], groups: np.ndarray, indicators: np.ndarray) -> tuple[int, ...] | None:
-    """The product with powers of indicators merged; None if it is always zero: two categories of one column."""
+def _merge(product: Sequence[int], variables: Variables) -> tuple[int, ...] | None:
+    """The product with powers of 0 and 1 merged; None if it is always zero: two categories of one column."""
     out: list[int] = []
+    groups, indicators = variables.groups, variables.indicators
     for column in product:
-        if indicators[column]:
-            if column in out:
-                continue
-            if any(indicators[other] and groups[other] == groups[column] for other in out):
-                return None
+        if variables.zero_or_one[column] and column in out:
+            continue
+        if indicators[column] and any(indicators[other] and groups[other] == groups[column] for other in out):
+            return None
         out.append(column)
     return tuple(out)
 
@@ -312,6 +384,12 @@ def _center(mean: float, scale: float) -> float:
     if not (math.isfinite(mean) and scale > 0):
         return 0.0
     return float(round(mean, 1 - math.floor(math.log10(scale))))
+
+
+def _shortest(number: float) -> str:
+    """The number with up to ten digits, or as many as it takes to be exact."""
+    short = f"{number:.10g}"
+    return short if float(short) == number else repr(float(number))
 
 
 def _round(value: float, digits: int) -> float:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
+from sklearn.feature_selection import SelectorMixin
+from sklearn.impute._base import _BaseImputer
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    RobustScaler,
+    StandardScaler,
+)
 
 from pinets.estimators._formula import Formula, Variables, read_formula
 from pinets.estimators.base import PolynomialNet
+from pinets.estimators.columns import MISSING, unique
 
 __all__ = ["formula"]
 
@@ -27,7 +37,19 @@ class _Column:
     scale: float = 1.0
     shift: float = 0.0
     source: str | None = None  # the raw column of an indicator
+    encoder: int | None = None  # and what made it: two encoders may take one column
     reference: Any = None  # its category without an indicator
+    origin: Any = field(default_factory=object)  # columns of one origin stand for the same
+
+    @property
+    def raw(self) -> bool:
+        """Whether the column has the units of what the name stands for."""
+        return self.scale == 1 and self.shift == 0
+
+    @property
+    def own_name(self) -> str:
+        """What the column itself is called, scaled or not."""
+        return self.name if self.raw else f"scaled {self.name}"
 
 
 def formula(
@@ -35,8 +57,9 @@ def formula(
 ) -> Formula:
     """The formula of a fitted estimator, or of a pipeline that ends with one, in the units of the raw columns.
 
-    Scalers, one-hot encoders, imputers and column transformers of scikit-learn are understood; columns that come from
-    anything else keep the names and units they have after it.
+    Scalers, one-hot encoders, imputers, selectors, column transformers and unions of scikit-learn are understood.
+    Columns that come from anything else have the units they have after it, and names that say so, such as
+    ``age after QuantileTransformer`` or ``scaled age^2``.
 
     Args:
         estimator: A fitted :class:`~pinets.estimators.PolynomialNetRegressor`,
@@ -66,23 +89,31 @@ def formula(
     for _, transformer in before:
         columns = _through(transformer, columns)
     references = {str(column.source): column.reference for column in columns if column.reference is not None}
-    references |= {columns[number].name: level for number, level in network.columns_.reference.items()}
+    references |= network.columns_.references(_names_before(network, columns))
     columns, sources, indicators = _encoded(network, columns)
     groups = {source: number for number, source in enumerate(dict.fromkeys(sources))}
     variables = Variables(
-        [column.name for column in columns], np.array([groups[source] for source in sources]), indicators, references
+        [column.name for column in columns],
+        np.array([groups[source] for source in sources]),
+        indicators,
+        indicators | network.zero_or_one_ & np.array([column.raw for column in columns]),
+        references,
     )
     scale = torch.tensor([column.scale for column in columns], dtype=torch.float64)
     shift = torch.tensor([column.shift for column in columns], dtype=torch.float64)
     own = network.feature_scaling_.to("cpu", torch.float64)
     scaling = replace(own, mean=(own.mean - shift) / scale, scale=own.scale / scale)
-    rows = network._rows(None if X is None else estimator[:-1].transform(X))
+    rows, sample = (
+        (each - shift.numpy()) / scale.numpy()
+        for each in (network._rows(None if X is None else estimator[:-1].transform(X)), network.sample_)
+    )
     return read_formula(
         network.module_,
         scaling,
         getattr(network, "target_scaling_", None),
         variables,
-        (rows - shift.numpy()) / scale.numpy(),
+        rows,
+        sample,
         target=name if target is None else target,
         output=position,
         center=center,
@@ -91,15 +122,22 @@ def formula(
 
 def _encoded(network: PolynomialNet, columns: list[_Column]) -> tuple[list[_Column], list[Any], np.ndarray]:
     """The columns after the network's own encoding, where each comes from, and which are indicators."""
-    names = network.columns_.names([column.name for column in columns])
-    own = network.variables().indicators  # of categories and of missing numbers: 0 or 1 whatever came before
+    names = network.columns_.names(_names_before(network, columns))
+    own = network.columns_.indicators  # of categories and of missing numbers: 0 or 1 whatever came before
     origin = network.columns_.sources.tolist()
-    sources = [columns[number].source or number for number in origin]
+    sources = [(columns[number].source, columns[number].encoder or number) for number in origin]
+    known: dict[Any, str] = {}
     encoded = [
-        _Column(name) if indicator else columns[number]
+        _Column(name) if indicator else replace(columns[number], name=known.setdefault(columns[number].origin, name))
         for name, indicator, number in zip(names, own, origin, strict=True)
     ]
     return encoded, sources, own | np.array([column.source is not None for column in encoded])
+
+
+def _names_before(network: PolynomialNet, columns: list[_Column]) -> list[str]:
+    """The names of the columns that the network encodes; categories are those of the column itself."""
+    levels = network.columns_.levels
+    return [column.own_name if number in levels else column.name for number, column in enumerate(columns)]
 
 
 def _raw_columns(pipeline: Pipeline) -> list[_Column]:
@@ -107,19 +145,25 @@ def _raw_columns(pipeline: Pipeline) -> list[_Column]:
     names = getattr(first, "feature_names_in_", None)
     if names is None:
         names = [f"x{number}" for number in range(first.n_features_in_)]
-    return [_Column(str(name)) for name in names]
+    return [_Column(name, origin=number) for number, name in enumerate(unique(list(map(str, names))))]
 
 
 def _through(transformer: Any, columns: list[_Column]) -> list[_Column]:
     """The columns after a fitted transformer."""
     if transformer in (None, "passthrough"):
         return columns
+    if isinstance(transformer, FunctionTransformer) and transformer.func is None:  # how sklearn passes columns through
+        return columns
     if isinstance(transformer, Pipeline):
         for _, step in transformer.steps:
             columns = _through(step, columns)
         return columns
-    if isinstance(transformer, ColumnTransformer):
-        return _through_columns(transformer, columns)
+    if isinstance(transformer, (ColumnTransformer, FeatureUnion)):
+        return _through_parts(transformer, columns)
+    if isinstance(transformer, SelectorMixin):
+        return [columns[position] for position in transformer.get_support(indices=True)]
+    if isinstance(transformer, _BaseImputer):
+        return _imputed(transformer, columns)
     if isinstance(transformer, OneHotEncoder):
         return _indicators(transformer, columns)
     affine = _affine(transformer, len(columns))
@@ -128,12 +172,28 @@ def _through(transformer: Any, columns: list[_Column]) -> list[_Column]:
             replace(column, scale=column.scale * a, shift=column.shift * a + b)
             for column, a, b in zip(columns, *affine, strict=True)
         ]
-    if isinstance(transformer, SimpleImputer) and not transformer.add_indicator:
-        empty = [not transformer.keep_empty_features and value != value for value in transformer.statistics_]
-        return [column for column, dropped in zip(columns, empty, strict=True) if not dropped]
-    known = hasattr(transformer, "feature_names_in_")
-    names = transformer.get_feature_names_out(None if known else [column.name for column in columns])
-    return [_Column(str(name)) for name in names]
+    before = [column.own_name for column in columns]
+    kind = type(transformer).__name__
+    return [_Column(f"{name} after {kind}" if name in before else name) for name in _names_out(transformer, before)]
+
+
+def _names_out(transformer: Any, names: Sequence[str]) -> list[str]:
+    """The names after a transformer of columns that have these before it, whatever ``fit`` called them."""
+    nameless = copy.copy(transformer)
+    vars(nameless).pop("feature_names_in_", None)
+    return list(map(str, nameless.get_feature_names_out(names)))
+
+
+def _imputed(imputer: Any, columns: list[_Column]) -> list[_Column]:
+    """The columns that an imputer keeps, and its indicators of missing values."""
+    prefix = "missingindicator_"
+    numbers = _names_out(imputer, [str(number) for number in range(len(columns))])
+    return [
+        _Column(f"{columns[int(number.removeprefix(prefix))].name} is {MISSING}")
+        if number.startswith(prefix)
+        else columns[int(number)]
+        for number in numbers
+    ]
 
 
 def _affine(transformer: Any, count: int) -> tuple[np.ndarray, np.ndarray] | None:
@@ -143,7 +203,7 @@ def _affine(transformer: Any, count: int) -> tuple[np.ndarray, np.ndarray] | Non
         scale = ones if transformer.scale_ is None else transformer.scale_
         mean = zeros if transformer.mean_ is None or not transformer.with_mean else transformer.mean_
         return 1 / scale, -mean / scale
-    if isinstance(transformer, MinMaxScaler) and not transformer.clip:
+    if isinstance(transformer, MinMaxScaler):  # one that clips does so outside the range of the data
         return transformer.scale_, transformer.min_
     if isinstance(transformer, MaxAbsScaler):
         return 1 / transformer.scale_, zeros
@@ -155,41 +215,36 @@ def _affine(transformer: Any, count: int) -> tuple[np.ndarray, np.ndarray] | Non
 
 def _indicators(encoder: OneHotEncoder, columns: list[_Column]) -> list[_Column]:
     if encoder.min_frequency is not None or encoder.max_categories is not None:  # some categories were merged
-        names = encoder.get_feature_names_out([column.name for column in columns])
-        owners = [
-            max((c for c in columns if name.startswith(f"{c.name}_")), key=lambda c: len(c.name)) for name in names
-        ]
+        names = _names_out(encoder, [f"{number}" for number in range(len(columns))])
         return [
-            _Column(f"{owner.name}={name.removeprefix(f'{owner.name}_')}", source=owner.name)
-            for name, owner in zip(names, owners, strict=True)
+            _Column(
+                f"{columns[int(number)].own_name}={level}", source=columns[int(number)].own_name, encoder=id(encoder)
+            )
+            for number, _, level in (name.partition("_") for name in names)
         ]
     out = []
     dropped = encoder.drop_idx_ if encoder.drop_idx_ is not None else [None] * len(columns)
     for column, categories, drop in zip(columns, encoder.categories_, dropped, strict=True):
         levels: Sequence[Any] = [level for position, level in enumerate(categories) if position != drop]
         reference = None if drop is None else categories[drop]
-        out += [_Column(f"{column.name}={level}", source=column.name, reference=reference) for level in levels]
+        name = column.own_name
+        any_level = _Column(name, source=name, encoder=id(encoder), reference=reference)
+        out += [replace(any_level, name=f"{name}={level}", origin=(column.origin, name, level)) for level in levels]
     return out
 
 
-def _through_columns(transformer: ColumnTransformer, columns: list[_Column]) -> list[_Column]:
-    names = [column.name for column in columns]
+def _through_parts(transformer: ColumnTransformer | FeatureUnion, columns: list[_Column]) -> list[_Column]:
+    """The columns after transformers side by side."""
+    if isinstance(transformer, FeatureUnion):
+        parts = [(name, step, columns) for name, step in transformer.transformer_list]
+    else:
+        chosen = transformer._transformer_to_input_indices
+        parts = [(name, step, [columns[n] for n in chosen[name]]) for name, step, _ in transformer.transformers_]
     out: list[_Column] = []
-    for _, step, chosen in transformer.transformers_:
-        if step == "drop":
+    for name, step, given in parts:
+        if step == "drop" or not given:
             continue
-        positions = _positions(chosen, names)
-        if positions:
-            out += _through(step, [columns[position] for position in positions])
+        weight = (transformer.transformer_weights or {}).get(name) or 1.0
+        found = _through(step, given)
+        out += [replace(column, scale=column.scale * weight, shift=column.shift * weight) for column in found]
     return out
-
-
-def _positions(chosen: Any, names: list[str]) -> list[int]:
-    if isinstance(chosen, str):
-        return [names.index(chosen)]
-    if isinstance(chosen, slice):
-        return list(range(len(names)))[chosen]
-    chosen = list(np.atleast_1d(np.asarray(chosen, dtype=object)))
-    if chosen and all(isinstance(item, (bool, np.bool_)) for item in chosen):
-        return [position for position, flag in enumerate(chosen) if flag]
-    return [names.index(item) if isinstance(item, str) else int(item) for item in chosen]

@@ -109,6 +109,10 @@ def score_path(
     columns: np.ndarray, targets: np.ndarray, allowed: np.ndarray, *, order: int, most: int, classify: bool
 ) -> list[PathPoint]:
     """The cross-validated score of 1, 2, ... terms: R², or for classes the share of the log loss explained."""
+    if len(columns) < 2 * _FOLDS:
+        raise ValueError(
+            f"simplify scores {_FOLDS} folds of at least 2 rows and needs {2 * _FOLDS}, got {len(columns)}"
+        )
     rows = np.random.RandomState(0).permutation(len(columns))
     scores: list[list[float]] = []
     for held_out in np.array_split(rows, _FOLDS):

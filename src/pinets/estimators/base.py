@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from pinets.engine.in_memory import adamw
 from pinets.estimators.closed import automatic_orders, choose_solver, clip_rare_values, distinct
-from pinets.estimators.columns import Columns, categorical_positions, has_missing, is_frame
+from pinets.estimators.columns import Columns, categorical_positions, has_missing, is_frame, only_zero_or_one
 from pinets.estimators.descent import LARGEST_BATCH, Descent
 from pinets.estimators.exact import WORTH_PER_DEGREE, TermFit, fit_terms
 from pinets.estimators.factored import network_of
@@ -213,7 +213,8 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         return fitted
 
     def _keep_sample(self, columns: Any) -> None:
-        """Keep a few rows to rank terms by and to compare predictions with."""
+        """Keep a few rows to rank terms by and to compare predictions with, and what is known of all rows."""
+        self.zero_or_one_ = only_zero_or_one(columns)
         count = max(1, min(SAMPLE, SAMPLE_CELLS // max(1, columns.shape[1])))
         rows = np.random.RandomState(0).permutation(columns.shape[0])[:count]
         self.sample_ = self._clipped(columns[rows])

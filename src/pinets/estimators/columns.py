@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -11,10 +11,18 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-__all__ = ["MOST_LEVELS", "Columns", "categorical_positions", "has_missing", "is_frame"]
+__all__ = [
+    "MOST_LEVELS",
+    "Columns",
+    "categorical_positions",
+    "has_missing",
+    "is_frame",
+    "only_zero_or_one",
+    "unique",
+]
 
 MOST_LEVELS = 255  # categories in a column
-MISSING = "missing"  # the category of missing values
+MISSING = "missing"  # what names call missing values; among categories they are None
 
 
 def is_frame(X: Any) -> bool:
@@ -81,7 +89,7 @@ class Columns:
 
     A column of categories becomes an indicator (0 or 1) for each of its categories but the most frequent, which is the
     reference. A category that ``fit`` has not seen counts as the reference. Missing categories are a category of their
-    own. A missing number counts as the column's mean, and where ``fit`` saw some, an indicator says so.
+    own, None. A missing number counts as the column's mean, and where ``fit`` saw some, an indicator says so.
     """
 
     width: int  # of the raw table
@@ -112,8 +120,8 @@ class Columns:
                         f"column {_name(X, number)} has {len(counts)} categories, and at most {MOST_LEVELS} are "
                         f"accepted: leave it out, or merge rare ones"
                     )
-                ordered = sorted(counts, key=lambda level: (-counts[level], str(level)))
-                reference[number], levels[number] = ordered[0], sorted(ordered[1:], key=str)
+                ordered = sorted(counts, key=lambda level: (-counts[level], _label(level)))
+                reference[number], levels[number] = ordered[0], sorted(ordered[1:], key=_label)
             else:
                 values = _numbers(X, number)
                 missing = np.isnan(values)
@@ -160,16 +168,37 @@ class Columns:
         return np.column_stack(encoded).astype(np.float64) if encoded else np.zeros((len(X), 0))
 
     def names(self, raw: Sequence[str]) -> list[str]:
-        """The names of the encoded columns: ``city=Paris``, ``age is missing``."""
+        """The names of the encoded columns: ``city=Paris``, ``age is missing``. No two are equal."""
         out = []
         for number, name in enumerate(raw):
             if number in self.levels:
-                out += [f"{name}={level}" for level in self.levels[number]]
+                out += [f"{name}={label}" for label in self.labels(number)[1:]]
             else:
                 out.append(name)
                 if number in self.flagged:
                     out.append(f"{name} is {MISSING}")
-        return out
+        return unique(out, last=self.indicators)
+
+    def labels(self, number: int) -> list[str]:
+        """What the categories of a column are called, the reference first; 1 and "1" are ``1`` and ``'1'``."""
+        levels = [self.reference[number], *self.levels[number]]
+        plain = list(map(_label, levels))
+        return plain if len(set(plain)) == len(plain) else [_label(level, repr) for level in levels]
+
+    def references(self, raw: Sequence[str]) -> dict[str, str]:
+        """For the names of columns of categories, what their reference is called."""
+        return {raw[number]: self.labels(number)[0] for number in self.reference}
+
+    @property
+    def indicators(self) -> np.ndarray:
+        """Which encoded columns are indicators, of a category or of missing numbers."""
+        kinds: list[bool] = []
+        for number in range(self.width):
+            if number in self.levels:
+                kinds += [True] * len(self.levels[number])
+            else:
+                kinds += [False, True] if number in self.flagged else [False]
+        return np.array(kinds, dtype=bool)
 
     @property
     def sources(self) -> np.ndarray:
@@ -179,6 +208,41 @@ class Columns:
             for number in range(self.width)
         ]
         return np.repeat(np.arange(self.width), counts)
+
+
+def unique(names: Sequence[str], last: Any = ()) -> list[str]:
+    """The names with a number after those that others have already.
+
+    >>> unique(["age", "age", "city=Rome", "city=Rome"], last=[False, False, True, False])
+    ['age', 'age (2)', 'city=Rome (2)', 'city=Rome']
+
+    Args:
+        names: Any names.
+        last: Flags: whether a name yields to an equal one that does not.
+    """
+    out: list[str] = list(names)
+    used: set[str] = set()
+    for position in sorted(range(len(out)), key=lambda position: bool(len(last) and last[position])):
+        count = 1
+        while out[position] in used:
+            count += 1
+            out[position] = f"{names[position]} ({count})"
+        used.add(out[position])
+    return out
+
+
+def only_zero_or_one(columns: Any) -> np.ndarray:
+    """Which columns, dense or sparse, hold nothing but 0 and 1."""
+    if not sparse.issparse(columns):
+        return np.asarray(((columns == 0) | (columns == 1)).all(axis=0))
+    entries = columns.copy()
+    entries.sum_duplicates()
+    others = entries.indices[(entries.data != 0) & (entries.data != 1)]
+    return np.bincount(others, minlength=entries.shape[1]) == 0
+
+
+def _label(level: Any, write: Callable[[Any], str] = str) -> str:
+    return MISSING if level is None else write(level)
 
 
 def _column(X: Any, number: int) -> Any:
@@ -202,7 +266,7 @@ def _categories(column: Any) -> tuple[np.ndarray, list[Any]]:
             dtype=np.intp,
         )
         categories = list(numbers)
-    return np.where(codes < 0, len(categories), codes), [*categories, MISSING]
+    return np.where(codes < 0, len(categories), codes), [*categories, None]
 
 
 def _numbers(X: Any, number: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from torch import nn
 
 from pinets.engine.in_memory import History, Samples, adamw, fit
+from pinets.estimators.columns import only_zero_or_one
 from pinets.estimators.parameters import MODELS, check_device, check_parameters
 from pinets.estimators.scaling import Scaling, farthest
 from pinets.polynomial import Polynomial
@@ -32,6 +33,7 @@ class Descent:
 
     module_: Polynomial
     solver_: str
+    zero_or_one_: np.ndarray
 
     if TYPE_CHECKING:
 
@@ -71,6 +73,7 @@ class Descent:
             self._train(X, y, weights, np.arange(X.shape[0]), epochs=1)
             if first:
                 self._keep_sample(X)
+            self.zero_or_one_ = self.zero_or_one_ & only_zero_or_one(X)
         except BaseException:
             if first:
                 self._forget()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from pinets.algebra._shapley import integrated_gradients
 from pinets.algebra.monomials import Table
 from pinets.estimators._formula import Formula, Term, Variables, all_monomials, formula_centers, read_formula
 from pinets.estimators._simplify import candidate_terms, choose_size, score_path, selection_path, simplified
+from pinets.estimators.columns import only_zero_or_one, unique
 from pinets.estimators.factored import network_of_terms
 from pinets.estimators.monotone import Box, Monotonic, prove
 from pinets.estimators.scaling import Scaling
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "Interval", "Reading"]
 
 _NO_RANGE = 1e12  # deviations
+_COLLINEAR = 1e-10  # of the largest: a smaller singular value is rounding
 SAMPLE, SAMPLE_CELLS = 1000, 200_000  # rows, and numbers, kept to rank terms by
 
 
@@ -72,13 +76,16 @@ class Reading:
     columns_: Columns
     feature_scaling_: Scaling
     sample_: np.ndarray
+    zero_or_one_: np.ndarray  # which encoded columns held nothing but 0 and 1 in all rows of ``fit``
     order_: int
 
     def raw_names(self) -> list[str]:
         """The names of the features: those of the data frame, else ``x0``, ``x1`` and so on."""
         check_is_fitted(self, "columns_")
         given = getattr(self, "feature_names_in_", None)
-        return [f"x{number}" for number in range(self.columns_.width)] if given is None else list(map(str, given))
+        return (
+            [f"x{number}" for number in range(self.columns_.width)] if given is None else unique(list(map(str, given)))
+        )
 
     def encoded_names(self) -> list[str]:
         """The names of the polynomial's columns: ``city=Paris`` and ``age is missing`` beside the features' own."""
@@ -87,21 +94,16 @@ class Reading:
     def variables(self) -> Variables:
         """What is known of the polynomial's columns."""
         raw, columns = self.raw_names(), self.columns_
-        names = columns.names(raw)
-        indicators = []
-        for number in range(columns.width):
-            if number in columns.levels:
-                indicators += [True] * len(columns.levels[number])
-            else:
-                indicators += [False, True] if number in columns.flagged else [False]
-        references = {raw[number]: level for number, level in columns.reference.items()}
-        return Variables(names, columns.sources, np.array(indicators, dtype=bool), references)
+        zero_or_one = columns.indicators | self.zero_or_one_
+        return Variables(columns.names(raw), columns.sources, columns.indicators, zero_or_one, columns.references(raw))
 
     def formula(self, X: Any = None, *, output: Any = None, center: bool = True, target: str | None = None) -> Formula:
         """The polynomial with the columns' own names and units, its terms ranked by what they explain on the data.
 
-        Products within a column of categories, which are zero, are left out, and powers of indicators merged: within
-        the range of the data, the formula is the prediction.
+        Products within a column of categories, which are zero, are left out, and powers of columns merged that were 0
+        or 1 in all rows of ``fit``: within the range of the data, the formula is the prediction. Of more than
+        50,000 terms of one degree, or two million possible ones, the smallest are left out: a warning says so, and
+        ``omitted`` of the formula tells how many.
 
         Args:
             X: The data to rank by; up to 1,000 rows of those given to ``fit`` if left out.
@@ -117,6 +119,7 @@ class Reading:
             getattr(self, "target_scaling_", None),
             self.variables(),
             self._rows(X),
+            self.sample_,
             target=name if target is None else target,
             output=position,
             center=center,
@@ -156,7 +159,7 @@ class Reading:
             raise ValueError(f"max_terms must be at least 1, got {max_terms!r}")
         X, y, _ = self._check_samples(X, y, None, reset=False)  # type: ignore[attr-defined]
         dense = X.toarray() if hasattr(X, "toarray") else X
-        scaling = self._shifted_scaling(dense, center)
+        scaling = self._shifted_scaling(center)
         columns = scaling.apply(torch.from_numpy(np.array(dense, dtype=np.float64))).numpy()
         targets, classify = self._columns_of(y), is_classifier(self)  # type: ignore[attr-defined]
         allowed = allowed_products(columns, self.columns_.sources)
@@ -177,6 +180,7 @@ class Reading:
         dtype = next(self.module_.parameters()).dtype
         simple.module_ = network_of_terms(fit, columns.shape[1], dtype).to(device)
         simple.feature_scaling_ = scaling.to(device, dtype)
+        simple.zero_or_one_ = self.zero_or_one_ & only_zero_or_one(dense)
         simple.order_, simple.path_ = fit.order, path  # type: ignore[attr-defined]
         simple.solver_, simple.weight_decay_, simple.error_ = "terms", fit.strength, math.nan  # type: ignore[attr-defined]
         return simple
@@ -185,7 +189,9 @@ class Reading:
         """Intervals for the coefficients of the formula's terms: least squares with the sandwich variance HC3.
 
         They hold for the terms as they are, not for having been chosen from the same data: give rows that ``simplify``
-        has not seen, or take them for a little too narrow.
+        has not seen, or take them for a little too narrow. The coefficients of terms that add up to each other in these
+        rows, such as a column and its double, cannot be told apart: a warning names them, and their intervals are
+        infinite.
 
         Args:
             X: Features.
@@ -201,17 +207,31 @@ class Reading:
         X, y, _ = self._check_samples(X, y, None, reset=False)  # type: ignore[attr-defined]
         rows = self._clipped(X) - formula.centers
         design = np.column_stack([np.ones(len(rows)), *(rows[:, term.columns].prod(axis=1) for term in formula.terms)])
-        scale = np.sqrt((design**2).mean(axis=0))
+        scale = np.abs(design).max(axis=0)
+        scale[scale == 0] = 1.0
         design = design / scale
         if design.shape[1] >= len(design):
             raise ValueError(f"{design.shape[1]} coefficients need more rows than that, got {len(design)}")
-        inverse = np.linalg.pinv(design.T @ design, hermitian=True)
+        _, sizes, directions = np.linalg.svd(design, full_matrices=False)
+        known = sizes > _COLLINEAR * sizes[0]
+        inverse = (directions[known].T / sizes[known] ** 2) @ directions[known]
         coefficients = inverse @ (design.T @ np.ravel(y))
         residual = np.ravel(y) - design @ coefficients
         leverage = np.einsum("ij,jk,ik->i", design, inverse, design)
         weighted = design * (residual / np.maximum(1 - leverage, 1e-12))[:, None]
         error = np.sqrt(np.diag(inverse @ (weighted.T @ weighted) @ inverse)) / scale
-        width = stats.t.ppf((1 + level) / 2, len(design) - design.shape[1]) * error
+        width = stats.t.ppf((1 + level) / 2, len(design) - known.sum()) * error
+        open_terms = np.abs(directions[~known]).max(axis=0, initial=0.0) > math.sqrt(_COLLINEAR)
+        if open_terms.any():
+            width[open_terms] = math.inf
+            names = [
+                formula.product(term) for term, is_open in zip(formula.terms, open_terms[1:], strict=True) if is_open
+            ]
+            warnings.warn(
+                f"the coefficients of {', '.join(names)} cannot be told apart in these rows, and their intervals are "
+                f"infinite: leave columns out that others add up to, or simplify first",
+                stacklevel=2,
+            )
         found = [
             Interval(term, value, value - half, value + half)
             for term, value, half in zip(formula.terms, (coefficients / scale)[1:].tolist(), width[1:], strict=True)
@@ -291,11 +311,10 @@ class Reading:
         return replace(found, slope=slope, point=None if found.point is None else mean + scale * found.point)
 
     def _box(self, scaling: Scaling) -> Box:
-        variables = self.variables()
         low, high = (end.double().numpy() for end in (scaling.low, scaling.high))
         if not (high - low < _NO_RANGE).all():
             raise ValueError("the range of the data is not known: fit with clip='auto' or a number, by fit")
-        return Box(low, high, variables.indicators, variables.groups)
+        return Box(low, high, self.columns_.indicators, self.columns_.sources)
 
     def _output(self, output: Any) -> tuple[int, str]:
         """The position of an output, and its name."""
@@ -308,9 +327,11 @@ class Reading:
             if output not in classes:
                 raise ValueError(f"output must be one of the classes {classes}, got {output!r}")
             return classes.index(output), f"score of {output}"
-        if count > 1 and (not isinstance(output, int) or not 0 <= output < count):
+        if count == 1:
+            return 0, "y"
+        if not isinstance(output, Integral) or not 0 <= int(output) < count:
             raise ValueError(f"output must be from 0 to {count - 1}, the number of a target; got {output!r}")
-        return (output if count > 1 else 0), f"y{output}" if count > 1 else "y"
+        return int(output), f"y{int(output)}"
 
     def _rows(self, X: Any) -> np.ndarray:
         """Encoded rows within the range of the data: those given, or those kept from ``fit``."""
@@ -341,10 +362,9 @@ class Reading:
         count = self._outputs_count()
         return (np.ones(count), np.zeros(count)) if scaling is None else (scaling.scale.numpy(), scaling.mean.numpy())
 
-    def _shifted_scaling(self, encoded: np.ndarray, center: bool) -> Scaling:
+    def _shifted_scaling(self, center: bool) -> Scaling:
         """The scaling with the centers of a formula for means, so that few products stay few when written out."""
         scaling = self.feature_scaling_.to("cpu", torch.float64)
-        indicators = self.variables().indicators | np.isin(encoded, (0.0, 1.0)).all(axis=0)
-        centers = torch.from_numpy(formula_centers(scaling, indicators, center))
+        centers = torch.from_numpy(formula_centers(scaling, self.variables().zero_or_one, center))
         moved = (scaling.mean - centers) / scaling.scale
         return replace(scaling, mean=centers, low=scaling.low + moved, high=scaling.high + moved)

@@ -22,7 +22,8 @@ _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTra
 def fold_batch_norms(model: nn.Module, example: Tensor) -> tuple[nn.Module, int]:
     """Copy a network with its batch norms folded into the convolution or linear map before them.
 
-    A batch norm is folded only if no other operation reads the value between the two; the others stay.
+    A batch norm is folded only if no other operation reads the value between the two or the weights of either, as tied
+    weights are read; the others stay.
 
     Args:
         model: The network, used in evaluation mode and not changed.
@@ -60,7 +61,9 @@ def _foldable(model: nn.Module, example: Tensor) -> list[tuple[str, str]]:
             continue
         operator_path, norm_path = _path(before), _path(node)
         once = runs[operator_path] == runs[norm_path] == 1
-        if once and _fits(model, operator_path, norm_path, before):
+        weights = {*before.all_input_nodes, *node.all_input_nodes} - {before, *before.args[:1]}
+        own = all(len(weight.users) == 1 for weight in weights)
+        if once and own and _fits(model, operator_path, norm_path, before):
             pairs.append((operator_path, norm_path))
     return pairs
 

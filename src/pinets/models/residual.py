@@ -102,7 +102,8 @@ class Scale(nn.Module):
     r"""Multiply by one learnt number: :math:`\alpha x`, with :math:`\alpha = 0` at first.
 
     A scaled product is absent at first and grows where it helps: its gradient with respect to :math:`\alpha` is not
-    zero. While :math:`\alpha` is 0 the result is exactly 0, also where an fp16 product has overflowed.
+    zero. While :math:`\alpha` is 0 the result is exactly 0, also where an fp16 product has overflowed; an
+    infinite product of another type gives NaN.
     """
 
     def __init__(self) -> None:
@@ -118,7 +119,11 @@ class Scale(nn.Module):
 
 
 def _saturated(x: Tensor) -> Tensor:
-    """fp16 values with NaN replaced by 0 and infinities by the largest number; other types have range enough."""
+    """fp16 values with NaN replaced by 0 and infinities by the largest number.
+
+    Other types are left as they are, so that the network stays a polynomial: their products overflow from numbers of
+    about 1e19 on.
+    """
     return x.nan_to_num() if x.dtype == torch.float16 else x
 
 
