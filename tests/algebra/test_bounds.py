@@ -336,6 +336,10 @@ def test_bad_boxes_are_refused_with_the_rule():
         bounds(model, x, x + torch.inf)
     with pytest.raises(ValueError, match="eps must not be negative, got -1"):
         ball(x, -1)
+    with pytest.raises(ValueError, match="minimum must not exceed maximum, got 1 and 0"):
+        ball(x, 0.1, minimum=1, maximum=0)
+    with pytest.raises(ValueError, match=r"below minimum = 0 or above maximum = 1, .*; got 1 of 2 values beyond"):
+        ball(torch.tensor([[-1.0, 1.05]]), 0.1, minimum=0, maximum=1)
     with pytest.raises(ValueError, match="boxes must be a whole number of at least 1, got 0"):
         bounds(model, x, x, boxes=0)
     with pytest.raises(ValueError, match=r"float32 and float64, got torch\.bfloat16.*\.float\(\)"):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pinets import CCP, NCP
-from pinets.algebra import integrated_gradients, interactions, shapley
+from pinets.algebra import integrated_gradients, interactions, shapley, trace
 from pinets.polynomial import Polynomial
 
 
@@ -83,8 +83,20 @@ def test_integrated_gradients_are_exact():
     torch.testing.assert_close(found.sum(2), (network(x) - network(start[None])).detach())
 
 
+def test_integrated_gradients_are_of_evaluation_mode():
+    network = torch.nn.Sequential(torch.nn.BatchNorm1d(3), CCP(3, 2, rank=4, order=2), torch.nn.Dropout(0.5)).double()
+    network[0].running_var.uniform_(0.5, 3)
+    x, start = torch.randn(5, 3).double(), torch.zeros(3).double()
+    difference = (network.eval()(x) - network(start[None])).detach()
+    for model in (network.train(), trace(network, x[:1])):
+        torch.testing.assert_close(integrated_gradients(model, x, start).sum(2), difference)
+    assert network.training
+
+
 def test_bad_input():
     network = CCP(3, 1, rank=2, order=2)
+    with pytest.raises(ValueError, match="must be finite, got 3 of 3"):
+        integrated_gradients(network, torch.zeros(1, 3), torch.full((3,), torch.nan))
     with pytest.raises(ValueError, match="background must have 3 numbers a row, got 2"):
         shapley(network, torch.zeros(1, 3), torch.zeros(1, 2))
     with pytest.raises(ValueError, match=r"without gaps; got \[0, 2, 2\]"):

@@ -147,6 +147,14 @@ def test_a_network_that_cannot_be_copied_is_traced_itself():
     assert model.training
 
 
+def test_a_network_that_can_be_neither_copied_nor_traced_is_left_as_it_was():
+    model, z = nn.Sequential(Counting(), Function(lambda x: x if x.sum() > 0 else -x)), torch.ones(1, 3).double()
+    model.history = torch.ones(3, requires_grad=True) * 2
+    assert not certify(model, z).polynomial
+    assert not model[0].total.any()
+    assert model.training
+
+
 def test_a_network_of_known_operations_is_not_rewritten(monkeypatch):
     """Rewriting operations takes most of the time of tracing, and our own layers have nothing to rewrite."""
 

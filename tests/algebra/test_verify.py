@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from functools import partial
 
 import pytest
@@ -197,6 +198,75 @@ def test_verdicts_are_kept_and_continued(tmp_path):
     path.write_text("{}\n")
     with pytest.raises(ValueError, match="is not a file of verdicts"):
         verify(model, *box, labels, path=path)
+
+
+class Constant(nn.Module):
+    """Class 0 exceeds class 1 by a number minus the input, times a buffer that is not saved."""
+
+    def __init__(self, number, factor=1.0):
+        super().__init__()
+        self.number = number
+        self.register_buffer("factor", torch.tensor([factor]), persistent=False)
+
+    def forward(self, x):
+        return torch.cat([x * 0 + self.number, x * self.factor], 1)
+
+
+def with_epsilon(epsilon):
+    network = nn.Sequential(nn.BatchNorm1d(1, eps=epsilon), nn.Linear(1, 2))
+    nn.init.constant_(network[1].weight, 0.5)
+    nn.init.constant_(network[1].bias, 0.5)
+    return network
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Constant(1.0), Constant(-1.0)),
+        (Constant(1.0), Constant(1.0, factor=5.0)),
+        (nn.Sequential(nn.Identity(), nn.Linear(1, 2)), nn.Sequential(PowerSum(4), nn.Linear(1, 2))),
+        (with_epsilon(1e-5), with_epsilon(1e-1)),
+        (Constant(1.0), Constant(1.0).double()),
+    ],
+)
+def test_verdicts_are_about_one_network_only(tmp_path, one, other):
+    other.load_state_dict(one.state_dict(), strict=False)
+    box, path = ball(torch.zeros(1, 1), 0.5), tmp_path / "verdicts.jsonl"
+    first = verify(one, *box, [0], path=path)
+    assert [found.margin for found in verify(one, *box, [0], path=path)] == [found.margin for found in first]
+    with pytest.raises(ValueError, match="verdicts about another network"):
+        verify(other, *box, [0], path=path)
+
+
+def test_infinite_margins_are_kept(tmp_path):
+    one_class, box, path = nn.Linear(2, 1), ball(torch.zeros(1, 2), 0.1), tmp_path / "verdicts.jsonl"
+    assert [verify(one_class, *box, [0], path=path)[0].margin for _ in range(2)] == [torch.inf, torch.inf]
+
+
+class Locked(nn.Module):
+    """A network that cannot be copied."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.lock = CCP(4, 3, rank=6, order=3), threading.Lock()
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+def test_threads_leave_the_network_as_it_was():
+    torch.manual_seed(0)
+    model, x = Locked().train(), torch.randn(60, 4)
+    labels, before = model(x).argmax(1), {name: (id(p), p.clone()) for name, p in model.named_parameters()}
+    one = verify(model, *ball(x, 0.2), labels, seconds=0.1)
+    four = verify(model, *ball(x, 0.2), labels, seconds=0.1, workers=4)
+    decided = [(a.status, b.status) for a, b in zip(one, four, strict=True) if "open" not in (a.status, b.status)]
+    assert decided
+    assert all(a == b for a, b in decided)
+    after = dict(model.named_parameters())
+    assert {name: id(p) for name, p in after.items()} == {name: number for name, (number, _) in before.items()}
+    assert all(isinstance(p, nn.Parameter) and torch.equal(p, before[name][1]) for name, p in after.items())
+    assert model.training
 
 
 def test_bad_questions_are_refused_with_the_rule():

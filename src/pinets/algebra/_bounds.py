@@ -50,11 +50,18 @@ def ball(x: Tensor, eps: float, *, minimum: float = -math.inf, maximum: float = 
         raise TypeError(f"x must be a tensor, got {type(x).__name__}")
     if not 0 <= eps < math.inf:
         raise ValueError(f"eps must not be negative, got {eps}")
+    if not minimum <= maximum:
+        raise ValueError(f"minimum must not exceed maximum, got {minimum} and {maximum}")
     centre = x.detach().double()
     infinite = torch.full_like(centre, math.inf)
     lower, upper = torch.nextafter(centre - eps, -infinite), torch.nextafter(centre + eps, infinite)
     if eps == 0:
         lower, upper = centre, centre
+    if outside := int(((upper < minimum) | (lower > maximum)).sum()):
+        raise ValueError(
+            f"x must be at most eps = {eps} below minimum = {minimum} or above maximum = {maximum}, else no input is "
+            f"left; got {outside} of {x.numel()} values beyond, from {float(centre.min()):g} to {float(centre.max()):g}"
+        )
     return lower.clamp(minimum, maximum), upper.clamp(minimum, maximum)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
-from pinets.algebra.domains.base import NotPolynomialError
+from pinets.algebra.domains.base import NotPolynomialError, Refusal
 from pinets.algebra.domains.degree import Degree, DegreeDomain, Violation, each_once
 from pinets.algebra.domains.interval import Interval, IntervalDomain
 from pinets.algebra.domains.leading import Leading, LeadingDomain
@@ -127,22 +128,25 @@ def certificate_of(traced: Traced) -> Certificate:
     """Certify a traced network."""
     graph, inputs = traced.graph, traced.example
     structure = DegreeDomain()
-    outputs = [out for out in graph.run(structure, [Degree(1) for _ in inputs]) if isinstance(out, Degree)]
+    outputs = graph.run(structure, [Degree(1) for _ in inputs])
     if any(violation.reason != NOT_FINITE for violation in structure.violations):
         return Certificate(False, None, structure.violations)
     _require_finite(traced)  # names the weights, if a network diverged
     if structure.violations:
         return Certificate(False, None, structure.violations)
-    bound = max((out.degree for out in outputs), default=0)
+    bound = max((out.degree for out in outputs if isinstance(out, Degree)), default=0)
     notes: list[str] = []
-    degree = _exact_degree(graph, inputs, bound, notes)
-    if degree == 0 < bound:
-        notes.append("not checked along a line: all terms that depend on the input cancel, and rounding is left")
-    elif len(types := graph.float_types) > 1:  # casts inside the network remain when its parameters become double
-        notes.append(f"not checked along a line: parts of the network compute in {types[0]}, which rounds")
-    elif (deviation := _deviation_along_line(traced, bound, notes)) is not None and deviation > _ALONG_LINE:
-        reason = f"deviates from a polynomial of degree {bound} along a line by {deviation:.1e} of its size"
-        return Certificate(False, None, [Violation("", "the network", reason)], notes=notes)
+    try:
+        _refuse_if_not_finite([out for out in outputs if isinstance(out, Tensor)])
+        degree = _exact_degree(graph, inputs, bound, notes)
+        if degree == 0 < bound:
+            notes.append("not checked along a line: all terms that depend on the input cancel, and rounding is left")
+        elif len(types := graph.float_types) > 1:  # casts inside the network remain when its parameters become double
+            notes.append(f"not checked along a line: parts of the network compute in {types[0]}, which rounds")
+        else:
+            _follow_line(traced, bound, notes)
+    except Refusal as refusal:
+        return Certificate(False, None, [Violation("", "the network", str(refusal))], notes=notes)
     return Certificate(True, degree, [], bound, notes)
 
 
@@ -155,14 +159,21 @@ def _require_finite(traced: Traced) -> None:
             raise ValueError(f"{name} must be finite, got {bad} of {value.numel()} values that are NaN or infinite")
 
 
+def _refuse_if_not_finite(values: Sequence[Tensor]) -> None:
+    if not all(value.is_meta or value.isfinite().all() for value in values):
+        raise Refusal("gives values that are NaN or infinite")
+
+
 def _exact_degree(graph: Graph, inputs: tuple[Tensor, ...], bound: int, notes: list[str]) -> int | None:
     """The highest degree whose terms do not vanish, by their values at a random point and at a multiple of it."""
     if bound == 0:
         return 0
     generator = torch.Generator().manual_seed(0)
     point = [torch.randn(value.shape, generator=generator, dtype=torch.float64) for value in inputs]
-    first, second = (_leading_forms(graph, [factor * value for value in point]) for factor in (1.0, _LAMBDA))
-    if first is not None and second is not None and _same_form(first, second, bound):
+    domain = LeadingDomain()
+    first, second = (_leading_forms(graph, domain, [factor * value for value in point]) for factor in (1.0, _LAMBDA))
+    _refuse_if_not_finite([out.form for out in first])
+    if not domain.cancelled and _same_form(first, second, bound):
         notes.append(f"the terms of degree {bound} do not vanish")
         return bound
     if bound > _SERIES_DEGREES:
@@ -170,6 +181,9 @@ def _exact_degree(graph: Graph, inputs: tuple[Tensor, ...], bound: int, notes: l
         return None
     notes.append(f"the structure allows degree {bound}, but terms cancel")
     here, there = (_series_forms(graph, [factor * value for value in point], bound) for factor in (1.0, _LAMBDA))
+    if not all(term.isfinite().all() for series in (*here, *there) for term in series.coefficients.values()):
+        notes.append("the terms that remain are too large for double precision")
+        return None
     for degree in range(bound, 0, -1):
         scale = _LAMBDA**degree
         pairs = [(a[degree], b[degree] / scale) for a, b in zip(here, there, strict=True)]
@@ -178,10 +192,9 @@ def _exact_degree(graph: Graph, inputs: tuple[Tensor, ...], bound: int, notes: l
     return 0
 
 
-def _leading_forms(graph: Graph, point: list[Tensor]) -> list[Leading] | None:
-    domain = LeadingDomain()
+def _leading_forms(graph: Graph, domain: LeadingDomain, point: list[Tensor]) -> list[Leading]:
     outputs = graph.run(domain, [Leading(1, value) for value in point], dtype=torch.float64)
-    return None if domain.cancelled else [out for out in outputs if isinstance(out, Leading)]
+    return [out for out in outputs if isinstance(out, Leading)]
 
 
 def _series_forms(graph: Graph, point: list[Tensor], bound: int) -> list[Series]:
@@ -208,11 +221,11 @@ def _agree(a: Tensor, b: Tensor) -> bool:
     return as_a_whole or bool(((apart <= _EXACT_AGREEMENT * a.abs()) & (a != 0)).any())
 
 
-def _deviation_along_line(traced: Traced, degree: int, notes: list[str]) -> float | None:
+def _follow_line(traced: Traced, degree: int, notes: list[str]) -> None:
     """Interpolate the network along a random line at degree + 1 points, and compare at others."""
     if degree > _LINE_DEGREES:
         notes.append(f"not checked along a line: the degree is above {_LINE_DEGREES}")
-        return None
+        return
     generator = torch.Generator().manual_seed(1)
     origin, slope = (
         [torch.randn(value.shape, generator=generator, dtype=torch.float64) for value in traced.example] for _ in "ab"
@@ -232,23 +245,25 @@ def _deviation_along_line(traced: Traced, degree: int, notes: list[str]) -> floa
             at_probes = torch.stack([along(t) for t in probes.tolist()])
         except RuntimeError as error:
             notes.append(f"not checked along a line: the network does not run in double precision ({error})")
-            return None
-    if not (at_nodes.isfinite().all() and at_probes.isfinite().all()):
-        notes.append("not checked along a line: the values on it are too large for double precision")
-        return None
+            return
+        if not (at_nodes.isfinite().all() and at_probes.isfinite().all()):
+            _refuse_if_not_finite(evaluate(*(torch.zeros_like(value) for value in origin)))
+            notes.append("not checked along a line: the values on it are too large for double precision")
+            return
     # barycentric interpolation at Chebyshev points, stable at any degree
     weights = (-1.0) ** torch.arange(degree + 1) * torch.sin(angles)
     terms = weights / (probes[:, None] - nodes)
     predicted = (terms @ at_nodes) / terms.sum(1, keepdim=True)
-    apart, size = (predicted - at_probes).abs().amax(0), at_nodes.abs().max().clamp(min=1e-300)
+    smallest = max(torch.finfo(dtype).tiny for dtype in (torch.float64, *traced.graph.float_types))  # that counts
+    apart, size = (predicted - at_probes).abs().amax(0), at_nodes.abs().max().clamp(min=smallest)
     deviation = (apart.max() / size).item()
-    if deviation > _ALONG_LINE:
+    if not deviation <= _ALONG_LINE:
         rounding = _rounding(traced, [tuple(o + t * s for o, s in zip(origin, slope, strict=True)) for t in nodes])
-        if (apart <= _ALONG_LINE * size + _LEBESGUE * rounding).all():
-            notes.append("not checked along a line: its values are smaller than the rounding errors on the way to them")
-            return None
+        if not (apart <= _ALONG_LINE * size + _LEBESGUE * rounding).all():
+            raise Refusal(f"deviates from a polynomial of degree {degree} along a line by {deviation:.1e} of its size")
+        notes.append("not checked along a line: its values are smaller than the rounding errors on the way to them")
+        return
     notes.append(f"follows degree {degree} along a random line to {deviation:.0e}")
-    return deviation
 
 
 def _rounding(traced: Traced, points: list[tuple[Tensor, ...]]) -> Tensor:

@@ -11,7 +11,6 @@ and the Shapley value of a player is :math:`\sum_{U \ni k} d_U / |U|`: a closed 
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -169,7 +168,7 @@ def shapley(
     return Shapley(expansion, flat, other, player_of)
 
 
-def integrated_gradients(model: nn.Module, z: Tensor, baseline: Tensor) -> Tensor:
+def integrated_gradients(model: nn.Module | Traced, z: Tensor, baseline: Tensor) -> Tensor:
     r"""Integrated gradients of a polynomial network, exact.
 
     .. math:: (x_i - b_i) \int_0^1 \partial_i G(b + t (x - b)) \, dt
@@ -178,7 +177,7 @@ def integrated_gradients(model: nn.Module, z: Tensor, baseline: Tensor) -> Tenso
     :math:`\lceil N / 2 \rceil` nodes has no error.
 
     Args:
-        model: A polynomial in evaluation mode with outputs of shape (batch, out).
+        model: A polynomial in evaluation mode with outputs of shape (batch, out), or one traced with one row.
         z: The inputs to explain, with a batch axis.
         baseline: One input without a batch axis, or several with one, over which the result is averaged.
 
@@ -190,19 +189,19 @@ def integrated_gradients(model: nn.Module, z: Tensor, baseline: Tensor) -> Tenso
         >>> integrated_gradients(PowerSum(3), torch.tensor([[2.0]]), torch.zeros(1)).round(decimals=9)
         tensor([[[14.]]], dtype=torch.float64)
     """
-    (rows,) = check_inputs(z)
-    certificate = require_polynomial(model, rows[:1]).certificate
+    (rows,), (starts,) = check_inputs(z), check_inputs(baseline)
+    traced = require_polynomial(model, rows[:1])
+    certificate, evaluate = traced.certificate, traced.evaluator(torch.float64)
     degree = certificate.bound if certificate.degree is None else certificate.degree
-    network = copy.deepcopy(model).cpu().double()
-    rows = rows.detach().cpu().double()
-    starts = baseline.detach().cpu().double().reshape(-1, *rows.shape[1:])
+    rows, starts = (each.detach().cpu().double() for each in (rows, starts))
+    starts = starts.reshape(-1, *rows.shape[1:])
     nodes, weights = _gauss_legendre(max(1, math.ceil((degree or 1) / 2)))
     total: Tensor | None = None
     for start in starts:
         difference = rows - start
         for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
             point = (start + node * difference).requires_grad_()
-            outputs = network(point).flatten(1)
+            (outputs,) = (each.flatten(1) for each in evaluate(point))
             gradients = [torch.autograd.grad(output.sum(), point, retain_graph=True)[0] for output in outputs.T]
             part = weight * torch.stack(gradients, dim=1) * difference[:, None]
             total = part if total is None else total + part

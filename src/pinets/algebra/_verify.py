@@ -215,8 +215,11 @@ class _Part:
 
 def _key(traced: Traced, boxes: Interval, labels: list[int]) -> str:
     """What the verdicts of a file are about: the same network, boxes and labels give the same text."""
-    content = hashlib.sha256(repr(labels).encode())
-    for value in (boxes.lower, boxes.upper, *traced.network.state_dict().values()):
+    graph, tensors = traced.graph, {"lower": boxes.lower, "upper": boxes.upper, **traced.graph.constants}
+    operations = [(node.name, str(node.target), node.args, node.kwargs) for node in graph.nodes]
+    types = [(name, value.dtype, value.shape) for name, value in tensors.items()]
+    content = hashlib.sha256(repr((labels, traced.example[0].dtype, operations, graph.outputs, types)).encode())
+    for value in tensors.values():
         content.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return content.hexdigest()
 

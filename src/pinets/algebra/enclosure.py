@@ -199,10 +199,11 @@ class Problem:
 
 
 def own_type(model: nn.Module, precision: torch.dtype | None) -> torch.dtype:
-    """The type that a network takes; without parameters and buffers, the type that it is evaluated in."""
+    """The type that a network takes; if only scalars have one, which torch converts, the type it is evaluated in."""
     require_module(model)
-    values = itertools.chain(model.parameters(), model.buffers())
-    return next((value.dtype for value in values if value.is_floating_point()), precision or torch.float64)
+    values = [value for value in itertools.chain(model.parameters(), model.buffers()) if value.is_floating_point()]
+    known = [value for value in values if value.ndim] or (values if precision is None else [])
+    return known[0].dtype if known else precision or torch.float64
 
 
 def _require_precision(graph: Graph, precision: torch.dtype | None) -> None:

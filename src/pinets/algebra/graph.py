@@ -11,6 +11,7 @@ import contextlib
 import io
 import logging
 import operator
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.nn.parameter import is_lazy
 
 from pinets._modes import evaluating
 from pinets.algebra.domains.base import Domain, Operation, Value, depends_on_input
@@ -26,7 +28,9 @@ from pinets.algebra.domains.degree import Violation
 from pinets.algebra.reasons import RANDOM, WHY
 from pinets.algebra.rules import KNOWN, apply, enclose
 
-__all__ = ["Graph", "TraceError", "graph_of", "quiet"]
+__all__ = ["Graph", "TraceError", "call_apart", "graph_of", "quiet"]
+
+_CALLING = threading.RLock()  # other tensors are put into a network for the time of a call
 
 
 class TraceError(ValueError):
@@ -129,7 +133,7 @@ def graph_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> Graph:
                     exported = exported.run_decompositions(_decompositions())
         except Exception as error:
             with torch.no_grad():
-                model(*inputs)  # raises its own error if the network does not run on these inputs
+                call_apart(model, inputs)  # raises its own error if the network does not run on these inputs
             text = str(error).strip().partition("\n")[0]
             raise TraceError(text) from error
     signature = exported.graph_signature
@@ -137,21 +141,58 @@ def graph_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> Graph:
     constants: dict[str, Tensor] = {}
     state = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     inputs_to = {**state, **signature.inputs_to_lifted_tensor_constants}
-    nodes = []
     for node in exported.graph.nodes:
         if node.op == "placeholder" and node.name in inputs_to:
             constants[node.name] = known[inputs_to[node.name]].detach()
         elif node.op == "get_attr":
             constants[node.name] = getattr(exported.graph_module, node.target)
-        elif node.op == "call_function" and "_assert" not in str(node.target):  # drop checks of what tracing assumed
+    outputs = [str(name) for name in signature.user_outputs]
+    graph = Graph(_needed(exported.graph, outputs), constants, list(signature.user_inputs), outputs, sources=state)
+    if any(isinstance(size, torch.SymInt) for node in graph.nodes for size in _shape(node)):
+        _note_values(graph, inputs)
+    return graph
+
+
+def _needed(graph: fx.Graph, outputs: Sequence[str]) -> list[fx.Node]:
+    """The operations that the outputs depend on: no checks of what tracing assumed, no writes into buffers."""
+    names, nodes = {*outputs}, []
+    for node in reversed(graph.nodes):
+        if node.op == "call_function" and node.name in names:
+            names.update(used.name for used in node.all_input_nodes)
             nodes.append(node)
-    return Graph(
-        nodes=nodes,
-        constants=constants,
-        inputs=list(signature.user_inputs),
-        outputs=[str(name) for name in signature.user_outputs],
-        sources=state,
-    )
+    return nodes[::-1]
+
+
+def _shape(node: fx.Node) -> Sequence[Any]:
+    value = node.meta.get("val")
+    return value.shape if isinstance(value, Tensor) else [value]
+
+
+def _note_values(graph: Graph, inputs: tuple[Tensor, ...]) -> None:
+    """Make every node's value its example: torch leaves the shape open that an index by a constant mask gives."""
+    known: dict[str, Any] = {**graph.constants, **dict(zip(graph.inputs, inputs, strict=True))}
+    with torch.no_grad():
+        for node in graph.nodes:
+            target: Any = node.target
+            args, kwargs = fx.map_arg((node.args, node.kwargs), lambda used: known[used.name])
+            known[node.name] = node.meta["val"] = target(*args, **kwargs)
+
+
+def call_apart(model: nn.Module, inputs: tuple[Tensor, ...], state: Mapping[str, Tensor] | None = None) -> Any:
+    """What a network gives in evaluation mode, with copies of its tensors: it may write into them and into its inputs.
+
+    Args:
+        model: The network, which is left as it was.
+        inputs: Its inputs, which are left as they were.
+        state: Other parameters and buffers by their names; None for its own.
+    """
+    own = {**dict(model.named_parameters()), **dict(model.named_buffers())} if state is None else state
+    given = tuple(value.clone() for value in inputs)
+    copies = {name: value.clone() for name, value in own.items() if not is_lazy(value)}
+    with _CALLING, evaluating(model):
+        if isinstance(model, torch.jit.ScriptModule):  # takes no other tensors
+            return model(*given)
+        return torch.func.functional_call(model, copies, given)
 
 
 def _has_rule(node: fx.Node) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["BITS", "NORMALISED", "NOT_FINITE", "RANDOM", "UNKNOWN", "UNTRACED", "WHY"]
+__all__ = ["BITS", "COMPLEX", "NORMALISED", "NOT_FINITE", "RANDOM", "UNKNOWN", "UNTRACED", "WHY"]
 
 UNKNOWN = "is not known to be polynomial"
 UNTRACED = "failed, so nothing can be said"
 RANDOM = "draws random numbers"
 NOT_FINITE = "has a constant that is NaN or infinite"
+COMPLEX = f"{UNKNOWN}: it computes with complex numbers, and only real ones are understood here"
 BITS = "reinterprets the bits of a number"
 
 NORMALISED = "divides by the deviation of its own input; batch norm is affine at inference"
@@ -33,7 +34,10 @@ WHY = {
     **dict.fromkeys((f"max_pool{axes}d_with_indices" for axes in (1, 2, 3)), _MAXIMUM),
     **dict.fromkeys((f"adaptive_max_pool{axes}d" for axes in (1, 2, 3)), _MAXIMUM),
     **dict.fromkeys(("layer_norm", "group_norm", "instance_norm"), NORMALISED),
-    "_native_batch_norm_legit": "divides by the deviation of its own input; give it running statistics",
+    **dict.fromkeys(
+        ("_native_batch_norm_legit", "_native_batch_norm_legit_functional"),
+        "divides by the deviation of its own input; give it running statistics",
+    ),
     "rms_norm": "divides by the norm of its own input; batch norm is affine at inference",
     **dict.fromkeys(("linalg_vector_norm", "norm", "std", "std_mean", "hypot", "cdist"), "takes a root"),
     **dict.fromkeys(("cosine_similarity", "renorm"), "divides by the norm of its own input"),
@@ -49,7 +53,6 @@ WHY = {
     **dict.fromkeys(("minimum", "min", "amin", "argmin"), "takes a minimum"),
     **dict.fromkeys(("sort", "argsort", "topk", "median", "kthvalue"), "sorts"),
     "as_strided": "reads memory by strides, which says nothing of the function",
-    "item": "reads a number out of the input: data-dependent control flow",
     "cond": _CONTROL_FLOW,
     "while_loop": _CONTROL_FLOW,
 }

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from pinets._modes import evaluating
-from pinets.algebra.graph import Graph, TraceError, graph_of, quiet
+from pinets.algebra.graph import Graph, TraceError, call_apart, graph_of, quiet
 from pinets.algebra.inputs import Inputs, check_inputs, example_for, require_module
 from pinets.algebra.untraceable import untraceable_parts
 
@@ -57,9 +56,7 @@ class Traced:
         state = {name: _converted(value, dtype) for name, value in _state(self.network)}
 
         def evaluate(*inputs: Tensor) -> list[Tensor]:
-            own = {name: value.clone() for name, value in state.items()}  # a forward may write into its buffers
-            with evaluating(self.network):
-                out = torch.func.functional_call(self.network, own, tuple(value.clone() for value in inputs))
+            out = call_apart(self.network, inputs, state)
             return [value for value in tree_leaves(out) if isinstance(value, Tensor)]
 
         return evaluate

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pinets._modes import evaluating
 from pinets.algebra.domains.degree import Degree, DegreeDomain, Violation
-from pinets.algebra.graph import TraceError, graph_of
+from pinets.algebra.graph import TraceError, call_apart, graph_of
 from pinets.algebra.reasons import UNTRACED
 
 __all__ = ["untraceable_parts"]
@@ -40,6 +39,8 @@ def _calls_of_children(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[tup
     seen: set[str] = set()
     handles = []
     for name, child in model.named_children():
+        if isinstance(child, torch.jit.ScriptModule):  # takes no hooks
+            continue
 
         def note(module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any], name: str = name) -> None:
             fits = not options and all(isinstance(argument, Tensor) for argument in arguments)
@@ -49,8 +50,8 @@ def _calls_of_children(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[tup
 
         handles.append(child.register_forward_pre_hook(note, with_kwargs=True))
     try:
-        with evaluating(model), torch.no_grad():
-            model(*inputs)
+        with torch.no_grad():
+            call_apart(model, inputs)
     finally:
         for handle in handles:
             handle.remove()
@@ -72,5 +73,5 @@ def _within(name: str, child: nn.Module, violation: Violation) -> Violation:
 def _untraceable(error: TraceError) -> Violation:
     text = str(error)
     if "data-dependent" in text.lower() or "DataDependent" in text:
-        return Violation("", "control flow", f"depends on the values of the input, which no polynomial does ({text})")
+        text = f"control flow depends on values of the input or of a buffer ({text})"
     return Violation("", "tracing", f"{UNTRACED}: {text}")

@@ -81,10 +81,10 @@ def open_journal(path: str | Path | None, key: str, example: Tensor) -> tuple[di
 
 
 def _from_json(line: dict[str, Any], example: Tensor) -> Verdict:
-    point = line["counterexample"]
+    point, infinity = line["counterexample"], torch.inf if line["status"] == "proven" else -torch.inf
     return Verdict(
         line["status"],
-        -torch.inf if line["margin"] is None else line["margin"],
+        infinity if line["margin"] is None else line["margin"],
         line["seconds"],
         line["boxes"],
         None if point is None else torch.tensor(point, dtype=example.dtype).reshape(example.shape[1:]),

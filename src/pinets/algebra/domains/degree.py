@@ -74,7 +74,7 @@ class DegreeDomain(Domain):
         return Degree(0, zero=not bool(tensor.any()))
 
     def linear(self, function: Callable[..., Tensor], *values: Value) -> Degree:
-        present = [value for value in values if isinstance(value, Degree) and not value.zero]
+        present = [value for value in all_of(Degree, values) if not value.zero]
         return Degree(max(value.degree for value in present)) if present else Degree(0, zero=True)
 
     def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Degree:

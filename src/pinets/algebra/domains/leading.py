@@ -47,7 +47,7 @@ class LeadingDomain(Domain):
         return Leading(0, tensor)
 
     def linear(self, function: Callable[..., Tensor], *values: Value) -> Leading:
-        forms = [value for value in values if isinstance(value, Leading)]
+        forms = all_of(Leading, values)
         present = [form for form in forms if not form.zero]
         if not present:
             return Leading(0, function(*(form.form for form in forms)))
@@ -58,7 +58,7 @@ class LeadingDomain(Domain):
             *(
                 torch.ldexp(form.form, torch.tensor(form.exponent - exponent))
                 if form.degree == degree
-                else torch.zeros_like(form.form)
+                else form.form * 0  # NaN remains
                 for form in forms
             )
         )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
+from torch._ops import OpOverload
 
 from pinets.algebra.domains.base import Domain, NotPolynomialError, Operation, Refusal, Value
 from pinets.algebra.reasons import UNKNOWN, WHY
@@ -23,7 +24,7 @@ def apply(domain: Domain, operation: Operation) -> Any:
     """Run one operation in a domain."""
     rule = _RULES.get(operation.name)
     try:
-        if rule is None:
+        if rule is None or not isinstance(operation.target, OpOverload):  # but an operator of Python on a number
             raise Refusal(WHY.get(operation.name, UNKNOWN))
         return rule(domain, operation)
     except Refusal as refusal:

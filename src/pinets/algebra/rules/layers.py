@@ -13,7 +13,7 @@ from torch import Tensor
 from pinets.algebra.domains.base import Domain, Operation, Refusal, Signed, Value
 from pinets.algebra.reasons import NORMALISED
 from pinets.algebra.rules.linear import linear_in_first
-from pinets.algebra.rules.support import Rule, at_least_one, lift, require_constant
+from pinets.algebra.rules.support import Rule, at_least_one, finite, lift, require_constant
 
 __all__ = ["RULES"]
 
@@ -39,7 +39,7 @@ def _affine_map(function: Callable[..., Tensor], spatial: int) -> Rule:
 def _bilinear(domain: Domain, operation: Operation) -> Value:
     require_constant(operation, 2, 3)
     left, right, weight, *bias = operation.args
-    x, y = lift(domain, operation, left), lift(domain, operation, right)
+    x, y, weight = lift(domain, operation, left), lift(domain, operation, right), finite(operation, weight)
 
     def with_weight(w: Tensor) -> Callable[..., Tensor]:
         return lambda x, y: torch.einsum("...i,oij,...j->...o", x, w, y)
@@ -66,6 +66,7 @@ def _batch_norm(domain: Domain, operation: Operation) -> Any:
     shape = (1, -1) + (1,) * (example.ndim - 2)
     inverse = (variance + epsilon).rsqrt()
     scale = (inverse * (1 if weight is None else weight)).reshape(shape)
+    value = lift(domain, operation, value)
     scaled = domain.linear(Signed(lambda x: x * scale, lambda x: x * scale.abs()), value)
     shifts = [-mean.reshape(shape) * scale, *([] if bias is None else [bias.reshape(shape)])]
     out = domain.linear(lambda x, *terms: x + sum(terms), scaled, *map(domain.constant, shifts))
@@ -98,6 +99,7 @@ def _average_pool(domain: Domain, operation: Operation) -> Value:
     if divisor == 0:
         raise Refusal("divides by zero")
     sign = -1 if divisor is not None and divisor < 0 else 1
+    value = lift(domain, operation, value)
     out = domain.linear(Signed(pool, lambda x: sign * pool(x)), value)
     window = abs(divisor) if divisor is not None else math.prod(kernel)
     return domain.guard(out, lambda x: sign * window * pool(x), value)
@@ -105,13 +107,14 @@ def _average_pool(domain: Domain, operation: Operation) -> Value:
 
 def _adaptive_pool(domain: Domain, operation: Operation) -> Value:
     """As :func:`_average_pool`, over windows of at most the whole image."""
+    first, *rest = operation.args
     out, pixels = linear_in_first(domain, operation), operation.shape[1:].numel()
-    return domain.guard(out, lambda x: pixels * operation.target(x, *operation.args[1:]), operation.args[0])
+    return domain.guard(out, lambda x: pixels * operation.target(x, *rest), lift(domain, operation, first))
 
 
 def _nearest(domain: Domain, operation: Operation) -> Value:
     """Torch computes which pixel is nearest in the type of the image, so that another type would get other pixels."""
-    _, *rest = operation.args
+    image, *rest = operation.args
     size = operation.shape[2:]
     single = operation.example.dtype != torch.float64
     if single and size.numel() > 2**24:
@@ -120,7 +123,7 @@ def _nearest(domain: Domain, operation: Operation) -> Value:
     chosen = operation.target(number, *rest, **operation.kwargs)
     pixels, shape = chosen.flatten().long(), chosen.shape[2:]
     return domain.linear(
-        lambda x: x.flatten(-len(size)).index_select(-1, pixels).unflatten(-1, shape), operation.args[0]
+        lambda x: x.flatten(-len(size)).index_select(-1, pixels).unflatten(-1, shape), lift(domain, operation, image)
     )
 
 
@@ -136,7 +139,7 @@ def _with_unknown_weights(domain: Domain, operation: Operation) -> Value:
         identity = torch.eye(x.numel(), dtype=x.dtype, device=x.device).reshape(-1, *x.shape)
         return torch.tensordot(x.flatten(), torch.vmap(function)(identity).abs(), dims=1)
 
-    return domain.linear(Signed(function, magnitude), first)
+    return domain.linear(Signed(function, magnitude), lift(domain, operation, first))
 
 
 def _pad(domain: Domain, operation: Operation) -> Value:
@@ -150,7 +153,7 @@ def _pad(domain: Domain, operation: Operation) -> Value:
     def pad(x: Tensor, border: float = 0.0) -> Tensor:
         return torch.nn.functional.pad(x, tuple(widths), mode=mode, value=border if mode == "constant" else None)
 
-    padded = domain.linear(pad, value)
+    padded = domain.linear(pad, lift(domain, operation, value))
     if not fill:
         return padded
     border = pad(operation.zeros(operation.shape), float(fill))

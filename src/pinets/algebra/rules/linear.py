@@ -10,9 +10,9 @@ from torch import Tensor
 
 from pinets.algebra.domains.base import Domain, Operation, Refusal, Signed, Value, depends_on_input
 from pinets.algebra.reasons import BITS, WHY
-from pinets.algebra.rules.support import Rule, lift, refuse_rounding, require_constant
+from pinets.algebra.rules.support import Rule, finite, lift, refuse_rounding, require_constant
 
-__all__ = ["MOVES", "RULES", "linear_in_first"]
+__all__ = ["MOVES", "RULES", "divide", "linear_in_first"]
 
 # Linear in the first argument for any constant others, without negative coefficients. The first only move elements.
 _MOVING = """
@@ -36,7 +36,7 @@ def linear_in_first(domain: Domain, operation: Operation) -> Value:
         raise Refusal("takes a list where one tensor was expected")
     refuse_rounding(operation)
     options = {key: value for key, value in operation.kwargs.items() if key != "dtype"}  # no change of the function
-    return domain.linear(lambda x: operation.target(x, *rest, **options), first)
+    return domain.linear(lambda x: operation.target(x, *rest, **options), lift(domain, operation, first))
 
 
 def _view(domain: Domain, operation: Operation) -> Value:
@@ -45,12 +45,12 @@ def _view(domain: Domain, operation: Operation) -> Value:
     if any(isinstance(argument, torch.dtype) for argument in operation.args):
         raise Refusal(BITS)
     shape = operation.example.shape
-    return domain.linear(lambda x: x.reshape(shape), operation.args[0])
+    return domain.linear(lambda x: x.reshape(shape), lift(domain, operation, operation.args[0]))
 
 
 def _mean(domain: Domain, operation: Operation) -> Value:
     """A sum that torch divides at the end."""
-    value = operation.args[0]
+    value = lift(domain, operation, operation.args[0])
     dims = operation.argument(1, "dim")
     keep = bool(operation.argument(2, "keepdim", False))
     refuse_rounding(operation)
@@ -59,14 +59,15 @@ def _mean(domain: Domain, operation: Operation) -> Value:
 
 
 def _negative(domain: Domain, operation: Operation) -> Value:
-    return domain.linear(Signed(torch.neg, torch.clone), operation.args[0])
+    return domain.linear(Signed(torch.neg, torch.clone), lift(domain, operation, operation.args[0]))
 
 
 def _split(domain: Domain, operation: Operation) -> list[Value]:
     first, *rest = operation.args
+    whole = lift(domain, operation, first)
 
     def piece(position: int) -> Value:
-        return domain.linear(lambda x: operation.target(x, *rest, **operation.kwargs)[position], first)
+        return domain.linear(lambda x: operation.target(x, *rest, **operation.kwargs)[position], whole)
 
     return [piece(position) for position in range(len(operation.example))]
 
@@ -80,7 +81,7 @@ def _concatenate(domain: Domain, operation: Operation) -> Value:
 def _sum_of_two(domain: Domain, operation: Operation) -> Value:
     left, right, *rest = operation.args
     target: Any = {"add": torch.add, "sub": torch.sub, "rsub": torch.rsub}[operation.name]
-    alpha = operation.kwargs.get("alpha", rest[0] if rest else 1)
+    alpha = finite(operation, operation.kwargs.get("alpha", rest[0] if rest else 1)).item()
     function = Signed(
         lambda x, y: target(x, y, alpha=alpha),
         lambda x, y: abs(alpha) * x + y if operation.name == "rsub" else x + abs(alpha) * y,
@@ -88,26 +89,28 @@ def _sum_of_two(domain: Domain, operation: Operation) -> Value:
     return domain.linear(function, lift(domain, operation, left), lift(domain, operation, right))
 
 
-def _divide(domain: Domain, operation: Operation) -> Value:
+def divide(domain: Domain, operation: Operation) -> Value:
+    """A value or a constant over a constant."""
     numerator, denominator = operation.args
     if operation.kwargs.get("rounding_mode") is not None:
         raise Refusal("rounds")
     if isinstance(denominator, Value):
         raise Refusal("divides by a function of the input")
-    if not torch.as_tensor(denominator).all():
+    divisor = finite(operation, denominator)
+    if not divisor.all():
         raise Refusal("divides by zero")
     if id(denominator) in operation.enclosures:
         inverse = domain.reciprocal(operation.enclosures[id(denominator)][1])
         if inverse is not None:
             return domain.product(torch.mul, lift(domain, operation, numerator), inverse)
-    function = Signed(lambda x: x / denominator, lambda x: x / abs(denominator))
+    function = Signed(lambda x: x / divisor, lambda x: x / abs(divisor))
     return domain.linear(function, lift(domain, operation, numerator))
 
 
 def _masked_fill(domain: Domain, operation: Operation) -> Value:
     require_constant(operation, 1, 2)
     value, mask, fill = operation.args
-    kept = domain.linear(lambda x: x.masked_fill(mask, 0), value)
+    kept = domain.linear(lambda x: x.masked_fill(mask, 0), lift(domain, operation, value))
     filled = operation.zeros(operation.example.shape).masked_fill(mask, float(fill))
     return domain.linear(torch.add, kept, domain.constant(operation.made(filled)))
 
@@ -132,13 +135,15 @@ def _write(values: int) -> Rule:
             raise Refusal("chooses where to write by a function of the input")
         if operation.kwargs.get("reduce", "add") != "add":
             raise Refusal(f"reduces by {operation.kwargs['reduce']!r}; only sums are understood here")
+        alpha = finite(operation, operation.kwargs.get("alpha", 1)).item()  # of index_add
+        options = {**operation.kwargs, "alpha": alpha} if "alpha" in operation.kwargs else operation.kwargs
 
         def write(x: Tensor, y: Any) -> Tensor:
-            return operation.target(x, *between, y, *rest, **operation.kwargs)
+            return operation.target(x, *between, y, *rest, **options)
 
         if isinstance(source, (Tensor, Value)):
-            scale = 1 if operation.kwargs.get("alpha", 1) >= 0 else -1  # of index_add
-            function = Signed(write, lambda x, y: write(x, scale * y))
+            sign = 1 if alpha >= 0 else -1
+            function = Signed(write, lambda x, y: write(x, sign * y))
             return domain.linear(function, lift(domain, operation, into), lift(domain, operation, source))
         kept = domain.linear(lambda x: write(x, 0), lift(domain, operation, into))
         written = write(operation.zeros(operation.shape), source)
@@ -160,32 +165,60 @@ def _scatter_reduce(domain: Domain, operation: Operation) -> Value:
 
 def _copy(domain: Domain, operation: Operation) -> Value:
     """What is written over only gives the shape and the type."""
+    return _expanded(domain, operation, operation.args[1])
+
+
+def _expand_as(domain: Domain, operation: Operation) -> Value:
+    return _expanded(domain, operation, operation.args[0])
+
+
+def _expanded(domain: Domain, operation: Operation, argument: Any) -> Value:
+    """An argument in the shape of the result."""
     refuse_rounding(operation)
     shape = operation.example.shape
-    return domain.linear(lambda x: x.expand(shape).clone(), lift(domain, operation, operation.args[1]))
+    return domain.linear(lambda x: x.expand(shape).clone(), lift(domain, operation, argument))
 
 
 def _to_copy(domain: Domain, operation: Operation) -> Value:
     refuse_rounding(operation)
     dtype = operation.dtype or operation.example.dtype  # a change of precision is no change of the function
-    return domain.linear(lambda x: x.to(dtype, copy=True), operation.args[0])
+    return domain.linear(lambda x: x.to(dtype, copy=True), lift(domain, operation, operation.args[0]))
 
 
-def _shape_only(domain: Domain, operation: Operation) -> Tensor:
-    """A tensor made in the shape of a value does not depend on it."""
+def _item(domain: Domain, operation: Operation) -> Value:
+    return domain.linear(lambda x: x.reshape(()), lift(domain, operation, operation.args[0]))
+
+
+def _size(domain: Domain, operation: Operation) -> int:
+    return operation.shape[operation.args[1]]
+
+
+def _masked_select(domain: Domain, operation: Operation) -> Value:
+    require_constant(operation, 1)
+    value, mask = operation.args
+    shape = torch.broadcast_shapes(operation.shape, mask.shape)
+    return domain.linear(lambda x: x.expand(shape)[mask.expand(shape)], lift(domain, operation, value))
+
+
+def _shape_only(domain: Domain, operation: Operation) -> Tensor | Value:
+    """A tensor made in the shape of a value depends on what it is filled with alone."""
     _, *rest = operation.args
+    fills = [argument for argument in (*rest, *operation.kwargs.values()) if isinstance(argument, Value)]
+    if fills:
+        return _expanded(domain, operation, fills[0])
     return operation.made(operation.target(operation.zeros(operation.shape), *rest, **operation.kwargs))
 
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys([*MOVES, *_SUMMING.split()], linear_in_first),
     **dict.fromkeys(("view", "_unsafe_view", "reshape", "view_as", "reshape_as"), _view),
+    "expand_as": _expand_as,
     "mean": _mean,
     "neg": _negative,
     **dict.fromkeys(("split", "split_with_sizes", "chunk", "unbind", "tensor_split"), _split),
     **dict.fromkeys(("cat", "stack"), _concatenate),
     **dict.fromkeys(("add", "sub", "rsub"), _sum_of_two),
-    **dict.fromkeys(("div", "true_divide"), _divide),
+    **dict.fromkeys(("div", "true_divide"), divide),
     "masked_fill": _masked_fill,
     "where": _where,
     **dict.fromkeys(("select_scatter", "slice_scatter", "diagonal_scatter"), _write(1)),
@@ -194,5 +227,8 @@ RULES: dict[str, Rule] = {
     "scatter_reduce": _scatter_reduce,
     **dict.fromkeys(("copy", "fill"), _copy),
     **dict.fromkeys(("_to_copy", "to"), _to_copy),
+    "item": _item,
+    "sym_size": _size,
+    "masked_select": _masked_select,
     **dict.fromkeys(("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"), _shape_only),
 }

@@ -6,14 +6,15 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pinets.algebra.domains.base import Domain, Operation, Refusal, Signed, Value
-from pinets.algebra.rules.support import Rule, at_least_one, lift, refuse_rounding
+from pinets.algebra.rules.linear import divide
+from pinets.algebra.rules.support import Rule, at_least_one, finite, lift, refuse_rounding
 
 __all__ = ["RULES"]
 
@@ -31,27 +32,37 @@ def _power(domain: Domain, operation: Operation) -> Value:
     base, exponent = operation.args
     if isinstance(exponent, Tensor) and exponent.numel() == 1:
         exponent = exponent.item()
-    if isinstance(exponent, (Value, Tensor)):
-        raise Refusal("has an exponent that is not a number")
-    if not float(exponent).is_integer() or exponent < 0:  # neither NaN nor infinity is
-        raise Refusal(f"has the exponent {exponent}; only whole numbers from 0 on give polynomials")
+    if isinstance(exponent, Value) or not isinstance(base, (Value, Tensor)):
+        raise Refusal("has an exponent that depends on the input")
+    exponents = exponent.flatten().tolist() if isinstance(exponent, Tensor) else [exponent]
+    wrong = [each for each in exponents if not float(each).is_integer() or each < 0]  # NaN and infinity are none either
+    if wrong:
+        raise Refusal(f"has the exponent {wrong[0]}; only whole numbers from 0 on give polynomials")
     shape = operation.example.shape  # an exponent that is a tensor may add axes
-    if exponent == 0:
-        return domain.constant(operation.made(operation.zeros(shape) + 1))
-    power: Value = base
-    for _ in range(int(exponent) - 1):
-        power = domain.product(torch.mul, power, base)
+    most = int(max(exponents, default=0))
+    one = domain.constant(operation.made(operation.zeros(shape) + 1))
+    if most == 0:
+        return one
+    value = lift(domain, operation, base)
+
+    def factor(number: int) -> Value:
+        """The base where the exponent is larger than a number, one elsewhere."""
+        if not isinstance(exponent, Tensor):
+            return value
+        return domain.linear(lambda x, y: torch.where(exponent > number, x, y), value, one)
+
+    power = reduce(partial(domain.product, torch.mul), map(factor, range(most)))
     return power if shape == operation.shape else domain.linear(lambda x: x.expand(shape), power)
 
 
 def _square(domain: Domain, operation: Operation) -> Value:
-    (base,) = operation.args
+    base = lift(domain, operation, operation.args[0])
     return domain.product(torch.mul, base, base)
 
 
 def _product_over_axis(domain: Domain, operation: Operation) -> Value:
     """``prod`` and ``cumprod``; torch may multiply in any order."""
-    base, *rest = operation.args
+    base, rest = lift(domain, operation, operation.args[0]), operation.args[1:]
     axis, shape = (rest[0] if rest else 0), operation.shape
     refuse_rounding(operation)
     if not rest:
@@ -87,7 +98,7 @@ def _cross(domain: Domain, operation: Operation) -> Value:
 
 def _determinant(domain: Domain, operation: Operation) -> list[Value | None]:
     """Expand along the rows: the minors of the first k rows, for every choice of k columns."""
-    matrix, size = operation.args[0], operation.shape[-1]
+    matrix, size = lift(domain, operation, operation.args[0]), operation.shape[-1]
     if size > _LARGEST_DETERMINANT:
         raise Refusal(
             f"of {size} rows is a polynomial of degree {size} with too many terms; at most {_LARGEST_DETERMINANT} rows "
@@ -123,7 +134,7 @@ def _entry(row: int, column: int) -> Callable[[Tensor], Tensor]:
 
 def _variance(domain: Domain, operation: Operation) -> Any:
     """The mean square deviation from the mean, of which torch divides the sum at the end."""
-    value, options = operation.args[0], operation.kwargs
+    value, options = lift(domain, operation, operation.args[0]), operation.kwargs
     overload = operation.target._overloadname
     dims = None if overload == "default" else operation.argument(1, "dim")
     unbiased = operation.argument(1 if overload == "default" else 2, "unbiased", True)
@@ -132,8 +143,8 @@ def _variance(domain: Domain, operation: Operation) -> Any:
     axes = range(len(operation.shape)) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
     axes = list(axes)
     divisor = math.prod(operation.shape[axis] for axis in axes) - (1.0 if given is None else float(given))
-    if divisor <= 0:
-        raise Refusal("of too few elements divides by zero")
+    if not 0 < divisor < math.inf:
+        raise Refusal(f"divides by {divisor}, the number of its elements less the correction")
     mean = domain.linear(lambda x: x.mean(axes, keepdim=True), value)
     mean = domain.guard(mean, lambda x: x.sum(axes, keepdim=True), value)
     apart = domain.linear(_SUBTRACT, value, mean)
@@ -154,6 +165,7 @@ def _interpolate(domain: Domain, operation: Operation) -> Value:
 def _einsum(domain: Domain, operation: Operation) -> Value:
     """Contract factors that depend on the input in pairs, until two are left; constants come last."""
     equation, tensors, *_ = operation.args
+    tensors = [operation.enclosures.get(id(tensor), (None, tensor))[1] for tensor in tensors]
     inputs, output = _subscripts(equation, [example.ndim for example in operation.examples[1]])
     sizes = {
         label: size
@@ -164,7 +176,7 @@ def _einsum(domain: Domain, operation: Operation) -> Value:
     terms = math.prod(size for label, size in sizes.items() if label not in output)
     factors = list(zip(inputs, tensors, strict=True))
     live = [factor for factor in factors if isinstance(factor[1], Value)]
-    fixed = [factor for factor in factors if not isinstance(factor[1], Value)]
+    fixed = [(own, finite(operation, tensor)) for own, tensor in factors if not isinstance(tensor, Value)]
 
     def contract(size: Callable[[Tensor], Tensor], labels: list[list[int]], *values: Tensor) -> Tensor:
         constants = [(size(tensor), own) for own, tensor in fixed]
@@ -227,8 +239,8 @@ def _add_product(multiply: Callable[[Tensor, Tensor], Tensor]) -> Rule:
 
     def rule(domain: Domain, operation: Operation) -> Value:
         a, b, c = (lift(domain, operation, argument) for argument in operation.args[:3])
-        beta = operation.kwargs.get("beta", 1)
-        alpha = operation.kwargs.get("alpha", operation.kwargs.get("value", 1))
+        beta = finite(operation, operation.kwargs.get("beta", 1)).item()
+        alpha = finite(operation, operation.kwargs.get("alpha", operation.kwargs.get("value", 1))).item()
         times = domain.product(multiply, b, c)
         function = Signed(lambda x, y: beta * x + alpha * y, lambda x, y: abs(beta) * x + abs(alpha) * y)
         result = domain.linear(function, a, times)
@@ -240,15 +252,10 @@ def _add_product(multiply: Callable[[Tensor, Tensor], Tensor]) -> Rule:
 
 
 def _divided_product(domain: Domain, operation: Operation) -> Value:
-    """``addcdiv``: a + value * b / c, with a constant c."""
+    """``addcdiv``: a + value * b / c is ``addcmul`` with one over a constant c."""
     a, b, c = operation.args[:3]
-    if isinstance(c, Value):
-        raise Refusal("divides by a function of the input")
-    if not torch.as_tensor(c).all():
-        raise Refusal("divides by zero")
-    scale = operation.kwargs.get("value", 1)
-    function = Signed(lambda x, y: x + scale * y / c, lambda x, y: x + abs(scale) * y / abs(c))
-    return domain.linear(function, lift(domain, operation, a), lift(domain, operation, b))
+    inverse = divide(domain, replace(operation, args=(1, c), kwargs={}))
+    return RULES["addcmul"](domain, replace(operation, args=(a, b, inverse)))
 
 
 def _squared_error(domain: Domain, operation: Operation) -> Value:
@@ -268,8 +275,9 @@ def _scale_by_power(domain: Domain, operation: Operation) -> Value:
     value, exponent = operation.args
     if isinstance(exponent, Value):
         raise Refusal("has an exponent that depends on the input")
-    plain = replace(operation, args=(value, torch.exp2(exponent.double())))
-    return domain.product(torch.mul, *(lift(domain, plain, argument) for argument in plain.args))
+    base, factor = lift(domain, operation, value), torch.exp2(exponent.double())
+    out = domain.product(torch.mul, base, domain.constant(factor))
+    return domain.guard(out, lambda x: at_least_one(x) * at_least_one(factor), base)  # the factor may be rounded
 
 
 RULES: dict[str, Rule] = {

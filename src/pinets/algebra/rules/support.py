@@ -9,25 +9,37 @@ import torch
 from torch import Tensor
 
 from pinets.algebra.domains.base import Domain, Operation, Refusal, Value
+from pinets.algebra.reasons import COMPLEX, NOT_FINITE
 
-__all__ = ["Rule", "at_least_one", "lift", "refuse_rounding", "require_constant"]
+__all__ = ["Rule", "at_least_one", "finite", "lift", "refuse_rounding", "require_constant"]
 
 Rule = Callable[[Domain, Operation], Any]
 
 
 def lift(domain: Domain, operation: Operation, argument: Any) -> Value:
-    """An argument as a value: a constant becomes one, rounded as the network rounds numbers."""
+    """An argument as a value: a constant becomes one, rounded as the network rounds it."""
     if isinstance(argument, Value):
         return argument
-    if isinstance(argument, Tensor):
-        if argument.is_complex():
-            raise Refusal("computes with complex numbers; only real ones are understood here")
-        known = operation.enclosures.get(id(argument))
-        return domain.constant(argument) if known is None else known[1]
-    if isinstance(argument, complex):
-        raise Refusal("computes with complex numbers; only real ones are understood here")
-    exact = operation.example.dtype == torch.float64 or not operation.example.is_floating_point()
-    return domain.constant(torch.tensor(float(argument), dtype=torch.float64 if exact else torch.float32).double())
+    known = operation.enclosures.get(id(argument))
+    return domain.constant(_rounded(operation, argument)) if known is None else known[1]
+
+
+def finite(operation: Operation, argument: Any) -> Tensor:
+    """A constant that a rule takes as it is, rounded as the network rounds it; refused if it is NaN or infinite."""
+    found = _rounded(operation, argument)
+    if not found.is_meta and not found.isfinite().all():
+        raise Refusal(NOT_FINITE)
+    return found
+
+
+def _rounded(operation: Operation, argument: Any) -> Tensor:
+    """A constant in the precision of the result, to which torch converts numbers and scalar tensors."""
+    example = operation.example[0] if isinstance(operation.example, (list, tuple)) else operation.example
+    if isinstance(argument, complex) or (isinstance(argument, Tensor) and argument.is_complex()):
+        raise Refusal(COMPLEX)
+    found = argument if isinstance(argument, Tensor) else torch.tensor(float(argument), dtype=torch.float64)
+    exact = example.dtype == torch.float64 or not (example.is_floating_point() and found.is_floating_point())
+    return found if exact else found.float().to(found.dtype)
 
 
 def require_constant(operation: Operation, *positions: int) -> None:
@@ -38,7 +50,9 @@ def require_constant(operation: Operation, *positions: int) -> None:
 
 
 def refuse_rounding(operation: Operation) -> None:
-    """Refuse an operation whose result is not of a floating-point type."""
+    """Refuse an operation whose result is not of a real floating-point type."""
+    if operation.example.is_complex():
+        raise Refusal(COMPLEX)
     if not operation.example.is_floating_point():
         raise Refusal(f"rounds to {operation.example.dtype}")
 

@@ -22,12 +22,11 @@ def cifar10_strict(scale: Scale = "full") -> ClassificationRecipe:
     Ours: docs/strict.md.
     Command: pinets train cifar10_strict --scale medium
     """
-    fashion = fashion_strict("full")
     full = replace(
-        fashion,
+        fashion_strict("full"),
         model=Model("strict_convnet", {"widths": (64, 128, 256, 256)}),  # not in paper
         data=Images("cifar10", classes=10, light=0.5),  # not in paper: without it, images of strong contrast explode
-        optimizer=Muon(lr=0.015, momentum=0.9, others=replace(fashion.optimizer, nesterov=True)),  # not in paper
+        optimizer=Muon(lr=0.015, momentum=0.9),  # not in paper
         epochs=60,  # not in paper
         range_penalty=RangePenalty(weight=0.02, limit=8.0, over="images"),  # not in paper
     )
