@@ -197,3 +197,20 @@ def test_large_outputs_are_made_to_fit(tmp_path):
 def test_inputs_must_have_a_batch_axis():
     with pytest.raises(ValueError, match="with a batch axis"):
         plan_network(CCP(4, 2, rank=3, order=2), torch.rand(4))
+
+
+def test_a_mirror_image_is_a_second_input_whose_outputs_the_client_averages(tmp_path):
+    network = nn.Sequential(nn.Flatten(), CCP(12, 3, rank=4, order=2)).double()
+    images = torch.rand(20, 1, 3, 4, dtype=torch.float64)
+    plan, circuit = plan_for(network, images, **SMALL)
+    plain = run_trial(plan, circuit, network, images[:2], tmp_path / "plain", workers=1)
+    with torch.no_grad():
+        mean = (network(images[:2]) + network(images[:2].flip(-1))) / 2
+    labels = mean.argmax(1)
+    both = run_trial(plan, circuit, network, images[:2], tmp_path / "both", labels=labels, mirror=True, workers=1)
+    assert both.largest == pytest.approx(float(mean.abs().max()), rel=1e-9)
+    assert (both.inputs, both.accuracy, both.plain_accuracy) == (2, 1.0, 1.0)
+    assert both.deviation <= 1e-4 * both.largest
+    assert both.request_bytes == pytest.approx(2 * plain.request_bytes, rel=0.01)
+    with pytest.raises(ValueError, match=r"only images .* have a mirror image"):
+        run_trial(plan, circuit, network, images[:2].flatten(1), tmp_path / "no", mirror=True)

@@ -123,6 +123,7 @@ PAIRS = [
     ("cifar10_polynomial", "cifar10_polynomial_relu"),
     ("fashion_polynomial", "fashion_polynomial_relu"),
     ("cifar10_strict", "cifar10_strict_relu"),
+    ("cifar10_strict_tame", "cifar10_strict_tame_relu"),
     ("fashion_strict", "fashion_strict_relu"),
 ]
 

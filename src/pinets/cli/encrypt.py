@@ -287,6 +287,7 @@ def _add_run(actions: Verbs) -> None:
     )
     _add_planning(parser, inputs="as --images")
     parser.add_argument("--images", type=positive, default=100, help="test images (default: 100)")
+    parser.add_argument("--mirror", action="store_true", help="average each image's outputs with its mirror image's")
     parser.add_argument("--workers", type=positive, help="the server's processes (default: one for each core)")
     parser.add_argument("--out", metavar="DIR", help="keep the folders client and server here")
     parser.add_argument("--json", action="store_true", help="print plan and outcome as JSON")
@@ -308,6 +309,7 @@ def run_all(args: argparse.Namespace) -> int:
         trial = run_trial(
             *(plan, circuit, source.network, inputs, args.out or temporary),
             labels=labels,
+            mirror=args.mirror,
             workers=args.workers,
             memory=args.memory,
             done=bar.advance,

@@ -104,6 +104,7 @@ def run_trial(
     folder: PathLike,
     *,
     labels: Tensor | None = None,
+    mirror: bool = False,
     workers: int | None = None,
     memory: int | None = None,
     done: Callable[[Mapping[str, float]], None] = lambda figures: None,
@@ -117,10 +118,17 @@ def run_trial(
         inputs: A batch of inputs.
         folder: The parent of the two folders, which must not hold keys yet.
         labels: The true classes.
+        mirror: Whether each input, an image, is encrypted a second time as its mirror image. The client then averages
+            the two outputs, which is compared with the same average of the plain network.
         workers: The number of processes of the server; by default one for each core.
         memory: The memory of the server in bytes; by default what is free now.
         done: Called after each input with the figures so far.
     """
+    if mirror and inputs.ndim != 4:
+        raise ValueError(f"only images of shape (channels, height, width) have a mirror image, got {inputs.shape[1:]}")
+    count, views = len(inputs), 2 if mirror else 1
+    if mirror:
+        inputs = torch.stack([inputs, inputs.flip(-1)], dim=1).flatten(0, 1)
     client_folder, server_folder = Path(folder) / "client", Path(folder) / "server"
     require_no_secret_key(client_folder)  # first: a new plan would make it useless
     write_plan(plan, circuit, client=client_folder, server=server_folder)
@@ -132,21 +140,21 @@ def run_trial(
     server = Server(*read_circuit(server_folder), workers=workers, memory=memory)
     keys = server.load_keys(key_file.read_bytes(), source=key_file)
     request_bytes = answer_bytes = 0
-    expected = _plain(network, inputs)
+    expected = _mean_of(views, _plain(network, inputs))
     outputs = np.empty((0, *expected.shape[1:]))
-    for some in inputs.split(plan.batch * server.together * server.workers):
+    for some in inputs.split(views * plan.batch * server.together * server.workers):
         with encrypt.running():
             request = client.encrypt(some.double().numpy())
         with evaluate.running():
             answer = server.evaluate(request, keys)
         with decrypt.running():
-            outputs = np.concatenate([outputs, client.decrypt(answer)])
+            outputs = np.concatenate([outputs, _mean_of(views, client.decrypt(answer))])
         request_bytes, answer_bytes = request_bytes + len(request), answer_bytes + len(answer)
         known = expected[: len(outputs)]
         deviation, same = float(np.abs(outputs - known).max()), outputs.argmax(1) == known.argmax(1)
-        for _ in some:
+        for _ in range(len(some) // views):
             done({"deviation": deviation, "same class": float(same.mean())})
-    count, truth = len(inputs), None if labels is None else labels.numpy()
+    truth = None if labels is None else labels.numpy()
     return Trial(
         inputs=count,
         deviation=deviation,
@@ -170,6 +178,11 @@ def _plain(network: nn.Module, inputs: Tensor) -> np.ndarray:
     """The outputs of the network in double precision; the network is not changed."""
     with torch.no_grad():
         return copy.deepcopy(network).double().eval()(inputs.double()).flatten(1).numpy()
+
+
+def _mean_of(views: int, outputs: np.ndarray) -> np.ndarray:
+    """The mean over so many successive rows."""
+    return outputs.reshape(-1, views, *outputs.shape[1:]).mean(1)
 
 
 class _Clock:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pinets.engine.optimization import SGD, AdamW, OneCycle
 from pinets.engine.recipe import Scale, recipe
-from pinets.tasks.classification.catalogue.strict import fashion_strict
+from pinets.tasks.classification.catalogue.strict import cifar10_strict
 from pinets.tasks.classification.recipe import ClassificationRecipe, Images, Model, Robust
 
 __all__ = [
@@ -111,7 +111,7 @@ def mnist_conv2(scale: Scale = "full") -> ClassificationRecipe:
     Command: pinets train mnist_conv2 --scale small
     """
     full = replace(
-        fashion_strict("full"),
+        cifar10_strict("full"),
         model=Model("strict_convnet", {"widths": (8, 32), "in_channels": 1, "cells": 7}),  # not in paper
         data=Images("mnist", classes=10, crop=2, flip=False, turn=12.0, grow=0.12),  # not in paper
         optimizer=SGD(lr=0.1, momentum=0.9, weight_decay=5e-4),  # not in paper
