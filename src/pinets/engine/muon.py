@@ -1,8 +1,7 @@
 r"""Muon: momentum whose direction is made orthogonal, for the weights of convolutions.
 
 A gradient :math:`G = U \Sigma V^\top` of a layer has a few large singular values, and plain descent moves along those
-alone. Muon moves by about :math:`U V^\top`, so that every direction learns. Polynomial networks need this more than
-others: each factor of a product scales the gradient of the other.
+alone. Muon moves by about :math:`U V^\top`, so that every direction learns.
 """
 
 from __future__ import annotations
