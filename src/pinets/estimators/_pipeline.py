@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_selection import SelectorMixin
-from sklearn.impute._base import _BaseImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -162,7 +161,7 @@ def _through(transformer: Any, columns: list[_Column]) -> list[_Column]:
         return _through_parts(transformer, columns)
     if isinstance(transformer, SelectorMixin):
         return [columns[position] for position in transformer.get_support(indices=True)]
-    if isinstance(transformer, _BaseImputer):
+    if hasattr(transformer, "add_indicator"):  # an imputer: scikit-learn has no public class of them all
         return _imputed(transformer, columns)
     if isinstance(transformer, OneHotEncoder):
         return _indicators(transformer, columns)
