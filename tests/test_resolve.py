@@ -92,6 +92,7 @@ def test_names_in_a_python_file_are_made_also_inside_expressions(nets, text, sha
         ("{}", r"nets\.py: networks are read from \.safetensors files"),
         ("runs/none", r"there is no file or folder runs/none"),
         ("runs-none", r"there is no such folder, and as an expression"),
+        ("cifar10_strict_tam", r"did you mean 'cifar10_strict_tame'\?"),
         ("tests", r"is a folder, but not that of a run"),
         ("MyNet()", r"unknown layer 'MyNet'$"),
         ("CCP(" + "1, " * 5000, r"\.\.\."),

@@ -229,7 +229,9 @@ def _from_expression(text: str) -> Resolved:
         if re.fullmatch(r"[\w.-]*[/\\][\w./\\-]+", text):
             raise ResolveError(f"there is no file or folder {shown}") from error
         path = "there is no such folder, and as an expression: " if re.fullmatch(r"[\w.-]+", text) else ""
-        raise ResolveError(f"MODEL {shown!r}: {path}{error}") from error
+        near = did_you_mean(text, list_weights())
+        weights = near if path and "did you mean" in near and "did you mean" not in str(error) else ""
+        raise ResolveError(f"MODEL {shown!r}: {path}{error}{weights}") from error
     return Resolved(text, module.eval(), None if known else expression)
 
 

@@ -92,6 +92,8 @@ def test_missing_weights_of_a_metric_are_named(fashion, monkeypatch, tmp_path):
 
 def test_a_classifier_is_checked_beyond_its_shape(fashion):
     assert found("fashion_ccp4", fashion, "batch=16").mismatches == []
+    answer = found("fashion_ccp4", fashion, "batch=16", "optimizer=Muon")
+    assert answer.mismatches == ["optimizer: Muon is for networks with convolutions, and this one has none"]
     answer = found("fashion_ccp4", fashion, "batch=64", "data.classes=9")
     assert answer.mismatches == [
         "data.classes is 9, but fashion_mnist has 10 classes",

@@ -152,7 +152,7 @@ class Muon:
         values = [*parameters]
         convolutions = [value for value in values if value.ndim > 2]
         if not convolutions:
-            raise ValueError("optimizer: Muon is for networks with convolutions, and this one has none")
+            raise ValueError("Muon is for networks with convolutions, and this one has none")
         others = [value for value in values if value.ndim <= 2]
         chosen = {"params": convolutions, "lr": self.lr, "orthogonal": self.momentum}
         return MuonOptimizer([chosen, {"params": others}], **asdict(self.others))

@@ -297,8 +297,8 @@ class ClassificationRecipe(Recipe):
             network = self.model.build(self.data.classes)
             if self.channels_last:
                 put_channels_last(network, torch.device("cpu"))
-        with found.of("gate_decay"):
-            list(self._parameters(network))
+        with found.of("gate_decay" if self.gate_decay is not None else "optimizer"):
+            self.optimizer.build(self._parameters(network))
         if self.robust is not None and isinstance(self.data, Speech):
             found.mismatches.append("robust: eps is in pixels, and speech has none")
         if self.teacher is not None and not found.missing:
