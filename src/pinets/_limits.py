@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["MODULES", "NUMBERS", "LimitError", "limited", "require_numbers"]
+__all__ = ["MODULES", "NUMBERS", "LimitError", "build_on_meta", "limited", "require_numbers"]
 
 MODULES = 20_000  # the largest registered network has 1,400
 CALLS = 40_000  # of torch's functions while building; the largest registered network makes 9,000
@@ -79,6 +79,22 @@ def limited() -> Iterator[None]:
     finally:
         sys.setprofile(profile)
         hook.remove()
+
+
+def build_on_meta(build: Callable[[], nn.Module]) -> nn.Module:
+    """The network on the meta device, where nothing is allocated; a :class:`LimitError` if it is too large.
+
+    >>> build_on_meta(lambda: nn.Linear(10**5, 10**5))
+    Traceback (most recent call last):
+    pinets._limits.LimitError: it has 10,000,100,000 parameters, more than the 100,000,000 that its file may ask for
+    """
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        nn.Linear(1, 1)  # the first draws import much of torch, whose time must not count against the network
+        torch.empty(1).normal_()
+        with limited():
+            network = build()
+    require_numbers(network)
+    return network
 
 
 def require_numbers(network: nn.Module, at_most: int = NUMBERS) -> None:

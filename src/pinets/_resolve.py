@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import re
 import sys
 from dataclasses import dataclass
@@ -16,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from pinets import spec
-from pinets._inputs import infer_input_shape
 from pinets._nearest import did_you_mean
 from pinets._storage import read_metadata
+from pinets.algebra.inputs import infer_input_shape
 from pinets.models import Card, list_models, list_weights, load_weights, model_entry
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def resolve(text: str | Path, *, network: str | None = None, data_dir: str | Pat
         (3, 32, 32)
     """
     text = str(text)
-    if _is(Path.is_dir, text):
+    if os.path.isdir(text):  # False for an expression that is longer than any path, where pathlib raises an error
         return _from_run(text, network, data_dir)
     if text.isidentifier() and text not in list_models() and text in list_weights():
         return _from_weights(text, data_dir)
@@ -170,19 +171,11 @@ def resolve(text: str | Path, *, network: str | None = None, data_dir: str | Pat
         return Resolved(text, estimator.to_polynomial().eval(), estimator=estimator)
     if target := _NAME_IN_PYTHON.fullmatch(text):
         return Resolved(text, _made(named_in_python(target["place"], target["name"]), text).eval())
-    if _is(Path.is_file, text):
+    if os.path.isfile(text):
         raise ResolveError(
             f"{text}: networks are read from .safetensors files, which pinets.spec.save writes, and from .skops"
         )
     return _from_expression(text)
-
-
-def _is(kind: Any, text: str) -> bool:
-    """Whether a text is the path of something; an expression may be longer than any path."""
-    try:
-        return bool(kind(Path(text)))
-    except (OSError, ValueError):
-        return False
 
 
 def _class_names(estimator: Any) -> tuple[str, ...] | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pinets._extras import require
 from pinets._nearest import did_you_mean
@@ -153,17 +153,13 @@ def load_predictor(model: str | Path, *, data_dir: str | Path | None = None, tru
             raise UntrustedFileError(
                 f"{text}: torch may execute what a .pt2 file says; trust it only if it is your own, or use an ONNX file"
             )
-        return _with(_run_program(text), read_metadata(text))
+        program = torch.export.load(text)
+        return _with(_run_module(program.module(), program.parameters()), read_metadata(text))
     found = resolve(text, data_dir=data_dir)
     if found.estimator is not None:
         return _of_estimator(found.estimator)
 
-    dtype = next((weight.dtype for weight in found.network.parameters()), torch.float32)
-
-    @torch.no_grad()
-    def run(batch: Tensor) -> Tensor:
-        return found.network(batch.to(dtype))
-
+    run = _run_module(found.network, found.network.parameters())
     if text.endswith(".safetensors"):
         try:
             return _with(run, read_metadata(text))
@@ -185,10 +181,8 @@ def _run_onnx(path: str) -> Callable[[Tensor], Tensor]:
     return lambda batch: torch.from_numpy(session.run(None, {first.name: batch.to(dtype).numpy()})[0])
 
 
-def _run_program(path: str) -> Callable[[Tensor], Tensor]:
-    program = torch.export.load(path)
-    dtype = next((weight.dtype for weight in program.state_dict.values()), torch.float32)
-    network = program.module()
+def _run_module(network: nn.Module, weights: Iterable[Tensor]) -> Callable[[Tensor], Tensor]:
+    dtype = next((weight.dtype for weight in weights), torch.float32)
 
     @torch.no_grad()
     def run(batch: Tensor) -> Tensor:

@@ -89,7 +89,11 @@ def test_bad_requests_are_refused_with_the_rule(monkeypatch):
         spectra(network, z, degree=1)
     with pytest.raises(ValueError, match="components must be at least 1, got 0"):
         spectra(network, z, components=0)
-    with pytest.raises(ValueError, match=r"no terms of degree 5, but of 0, 1, 2"):
+    silent = CCP(5, 3, rank=4, order=2)
+    nn.init.zeros_(silent.steps[0].gate.weight)  # no products are left
+    with pytest.raises(ValueError, match=r"no terms of degree 2, but of 1"):
+        spectra(silent, torch.zeros(1, 5))
+    with pytest.raises(ValueError, match=r"no terms of degree 5, but of 1, 2"):
         spectra(network, z, degree=5)
     with pytest.raises(NotPolynomialError):
         spectra(nn.Sequential(network, nn.ReLU()), z)

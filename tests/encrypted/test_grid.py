@@ -78,6 +78,14 @@ def test_the_grid_packing_gives_the_network(widths, channels, size, ring):
     assert len(evaluator.rotations) < 30  # keys are large
 
 
+def test_pooling_that_rotations_cannot_sum_is_refused():
+    network = convnet((2, 3))
+    network.pool = torch.nn.AvgPool2d(3)
+    circuit = compile_network(network, torch.rand(1, 3, 9, 9, dtype=torch.float64))
+    with pytest.raises(PlanError, match="power of two, got 3"):
+        choose_grid(circuit, 2048)
+
+
 def test_encrypted_colour_images_give_the_plain_classes(tmp_path):
     network = convnet((2, 2, 4))
     inputs = torch.rand(8, 3, 8, 8, dtype=torch.float64)

@@ -185,32 +185,6 @@ def test_the_scale_of_the_embedding_is_fixed():
     assert model.features.weight.eq(1).all()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_channels_last_gives_the_same_outputs(name):
-    model = randomised(toy(name).double()).eval()
-    x = torch.randn(2, 3, 24, 24, dtype=torch.float64)
-    expected = model(x)
-    model.to(memory_format=torch.channels_last)
-    out = model(x.to(memory_format=torch.channels_last))
-    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_exports_with_any_batch_size(name):
-    model, x = randomised(toy(name)).eval(), torch.randn(2, 3, 24, 24)
-    exported = torch.export.export(model, (x,), dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=64)},))
-    more = torch.randn(5, 3, 24, 24)
-    torch.testing.assert_close(exported.module()(more), model(more), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_compiles_without_breaks(name):
-    torch.compiler.reset()
-    model, x = randomised(toy(name, dropout=0.0).double()), torch.randn(2, 3, 24, 24, dtype=torch.float64)
-    compiled = torch.compile(copy.deepcopy(model), fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(x), model(x))
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [

@@ -113,15 +113,15 @@ def certify(model: nn.Module | Traced, example: Inputs | None = None) -> Certifi
 
 def require_polynomial(model: nn.Module | Traced, example: Inputs | None) -> Traced:
     """The traced network, or an error that names what keeps it from being a polynomial."""
-    certificate: Certificate
     try:
         traced = as_traced(model, example)
-        certificate = traced.certificate
     except TraceError as error:
         certificate = Certificate(False, None, error.violations)
-    if not certificate.polynomial:
-        raise NotPolynomialError(f"this is exact for polynomials only, and the network is {certificate}")
-    return traced
+    else:
+        certificate = traced.certificate
+        if certificate.polynomial:
+            return traced
+    raise NotPolynomialError(f"this is exact for polynomials only, and the network is {certificate}")
 
 
 def certificate_of(traced: Traced) -> Certificate:

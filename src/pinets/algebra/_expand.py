@@ -220,6 +220,8 @@ def _search_factors(traced: Traced, degree: int, top: int, limit: int) -> list[M
     except TooManyTermsError as error:
         raise ValueError(f"{why}: the network is not a sum of few products of linear forms") from error
     assert isinstance(out, Factored)
+    if degree not in out.terms:  # all of them vanish
+        return []
     forms, weights = out.terms[degree]
     return largest_of_factors(forms, weights.flatten(1), top)
 

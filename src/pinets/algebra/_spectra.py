@@ -114,10 +114,11 @@ def _factors(model: nn.Module | Traced, example: Inputs, degree: int) -> tuple[T
         (out,) = traced.graph.run(domain, [domain.variable()], dtype=torch.float64)
     except TooManyTermsError as error:
         raise TooLargeError("the network is a sum of too many products of linear forms for its spectra") from error
-    if not isinstance(out, Factored) or degree not in out.terms:
-        known = sorted(out.terms) if isinstance(out, Factored) else []
-        raise ValueError(f"the network has no terms of degree {degree}, but of {', '.join(map(str, known)) or 'none'}")
-    forms, weights = out.terms[degree]
+    terms = out.terms if isinstance(out, Factored) else {}
+    if degree not in terms:
+        known = ", ".join(map(str, sorted(terms))) or "none"
+        raise ValueError(f"the network has no terms of degree {degree}, but of {known}")
+    forms, weights = terms[degree]
     return forms, weights.reshape(len(weights), -1)
 
 

@@ -14,7 +14,7 @@ from pinets.algebra._certify import require_polynomial
 from pinets.algebra.domains.base import Domain, Value
 from pinets.algebra.domains.dual import Dual, DualDomain
 from pinets.algebra.domains.interval import Interval, IntervalDomain
-from pinets.algebra.domains.rounding import Rounding
+from pinets.algebra.domains.rounding import OURS, Rounding
 from pinets.algebra.domains.tape import Taped, TapeDomain
 from pinets.algebra.domains.zonotope import Zonotope, ZonotopeDomain
 from pinets.algebra.graph import Graph
@@ -29,7 +29,6 @@ _LARGEST = 2**23  # elements of the generators of one value; beyond, linear boun
 _AT_ONCE = 2**23  # the same, of all boxes that run together
 _MOST_SYMBOLS, _MOST_DUALS = 128, 64  # inputs and outputs of all boxes, for which duals are solved unasked
 _LARGEST_SLOPES = 2**22  # elements of what errors of one operation do to the outputs
-_OURS = Rounding.of(None)
 
 
 class TooLargeError(ValueError):
@@ -135,7 +134,7 @@ class Problem:
 
     def hull(self, found: Zonotope) -> Interval:
         """All values of a zonotope of :meth:`zonotope`."""
-        spread = found.spread + found.error + _OURS.slack(self.symbols, found.size)
+        spread = found.spread + found.error + OURS.slack(self.symbols, found.size)
         return found.hull.meet(Interval(found.center - spread, found.center + spread))
 
     def enclose_plainly(self, boxes: Interval, differences: Tensor | None = None) -> Interval:
@@ -179,7 +178,7 @@ class Problem:
         if not isinstance(found, Value):
             found = domain.constant(found)
         for differences in matrix:
-            found = domain.product(lambda x, m: torch.nn.functional.linear(x, m), found, domain.constant(differences))
+            found = domain.product(torch.nn.functional.linear, found, domain.constant(differences))
         return found
 
     def _each(self, run: Callable[..., Interval], boxes: Interval, differences: Tensor | None = None) -> Interval:
@@ -190,8 +189,7 @@ class Problem:
         def ends(*arguments: Tensor) -> tuple[Tensor, Tensor]:
             low, high, *matrix = arguments
             found = run(low[None], high[None], *matrix)
-            shape = found.lower.shape
-            return found.lower.expand(shape)[0], found.upper.expand(shape)[0]
+            return found.lower[0], found.upper[0]
 
         lower, upper = torch.vmap(ends, chunk_size=together)(*given)
         # what overflows on the way is not a number in the end, and can be anything

@@ -7,9 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 from torch import Tensor, nn
 
-from pinets._inputs import infer_input_shape
-
-__all__ = ["Inputs", "check_inputs", "example_for", "require_module"]
+__all__ = ["Inputs", "check_inputs", "example_for", "infer_input_shape", "require_module"]
 
 Inputs: TypeAlias = Tensor | tuple[Tensor, ...]
 Example = TypeVar("Example", bound=Inputs)
@@ -26,6 +24,29 @@ def example_for(model: nn.Module, example: Example | None) -> Example | Tensor:
     raise ValueError(
         "the shape of the input cannot be told from the network; give an example, such as torch.zeros(1, 3, 32, 32)"
     )
+
+
+def infer_input_shape(network: nn.Module) -> tuple[int, ...] | None:
+    """The shape of one input without the batch, or None if the first operator does not tell it.
+
+    A convolution takes any height and width: 8 are assumed, or as many as its kernel needs.
+
+    >>> infer_input_shape(nn.Sequential(nn.Flatten(), nn.Linear(784, 10)))
+    (784,)
+    >>> infer_input_shape(nn.Conv2d(3, 16, kernel_size=3))
+    (3, 8, 8)
+    """
+    for part in network.modules():
+        if isinstance(part, nn.Linear):
+            return (part.in_features,)
+        if isinstance(part, nn.modules.conv._ConvNd):
+            reach = (1 + (size - 1) * step for size, step in zip(part.kernel_size, part.dilation, strict=True))
+            return (part.in_channels, *(max(8, size) for size in reach))
+        if isinstance(part, nn.LayerNorm):
+            return tuple(part.normalized_shape)
+        if next(part.parameters(recurse=False), None) is not None:
+            return None  # an operator of another kind comes first
+    return None
 
 
 def check_inputs(example: Inputs) -> tuple[Tensor, ...]:

@@ -26,15 +26,11 @@ def merge(candidates: list[list[Monomial]], k: int) -> list[Monomial]:
 
 def largest_of_tensor(tensor: Tensor, k: int | None, output: int | None) -> list[Monomial]:
     """The ``k`` largest monomials (all that are not zero, if None) of a symmetric tensor of shape (out, d, ..., d)."""
-    indices, values = monomials_of(tensor)
-    if output is not None:
-        values = torch.where(torch.arange(len(values))[:, None] == output, values, torch.zeros(()).to(values))
+    first, some = (0, tensor) if output is None else (output, tensor[output : output + 1])
+    indices, values = monomials_of(some)
     flat = values.flatten()
-    if k is None:
-        chosen = flat.nonzero().flatten()
-    else:
-        chosen = flat.abs().topk(min(k, flat.numel() if output is None else len(indices))).indices
-    rows, positions = chosen // len(indices), chosen % len(indices)
+    chosen = flat.nonzero().flatten() if k is None else flat.abs().topk(min(k, flat.numel())).indices
+    rows, positions = first + chosen // len(indices), chosen % len(indices)
     return [
         Monomial(row, tuple(index), value)
         for row, index, value in zip(rows.tolist(), indices[positions].tolist(), flat[chosen].tolist(), strict=True)

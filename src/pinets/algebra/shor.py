@@ -18,12 +18,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.rounding import Rounding
+from pinets.algebra.domains.rounding import OURS
 from pinets.algebra.domains.zonotope import Zonotope
 
 __all__ = ["Quadratic", "Relaxation", "least_value"]
 
-_OURS = Rounding.of(None)
 _DIMENSIONS = 12  # of the vectors in place of the symbols
 _ROUNDS = (10, 50, 240)  # steps of the descent before the bound is computed, and computed again
 
@@ -56,7 +55,7 @@ class Quadratic:
         center, size, noise, error = (
             getattr(zonotope, name).flatten()[element] for name in ("center", "size", "noise", "error")
         )
-        constant = float(sign * center - noise - error - _OURS.slack(len(exact), size))
+        constant = float(sign * center - noise - error - OURS.slack(len(exact), size))
         return Quadratic(constant, sign * linear, left, right, sign * exact, loose)
 
     @property
@@ -106,7 +105,7 @@ def least_value(quadratic: Quadratic, enough: float | None = 0.0) -> Relaxation:
     matrix = quadratic.matrix()
     count = len(matrix)
     # the matrix is off by the rounding of its sums
-    slack = 4 * _OURS.gamma(2 * len(quadratic.exact) + count) * (quadratic.size + float(quadratic.linear.abs().sum()))
+    slack = 4 * OURS.gamma(2 * len(quadratic.exact) + count) * (quadratic.size + float(quadratic.linear.abs().sum()))
     constant = quadratic.constant - slack
     vectors = _start(quadratic.linear)
     step = 2 / matrix.abs().sum(1, keepdim=True).clamp(min=1e-300)
@@ -158,6 +157,6 @@ def _proven(matrix: Tensor, weights: Tensor) -> float:
         whole = matrix + torch.diag(shifted)
         if not torch.linalg.cholesky_ex(whole).info:
             # Rump: the least eigenvalue is then at least -gamma / (1 - gamma) of the trace; the diagonal was rounded
-            error = 4 * _OURS.gamma(count + 2) * float(whole.diagonal().abs().sum() + shifted.abs().sum()) * count
+            error = 4 * OURS.gamma(count + 2) * float(whole.diagonal().abs().sum() + shifted.abs().sum()) * count
             return -float(shifted.sum()) - error
     return -torch.inf

@@ -41,18 +41,16 @@ def drop_blocks(model: nn.Module, depths: Sequence[int], *, inplace: bool = Fals
     have = [len(stage) for stage in stages.values()]
     if len(depths) != len(have):
         raise ValueError(f"depths must have one entry for each of the {len(have)} stages, {have}; got {list(depths)}")
-    for path, depth, blocks in zip(stages, depths, have, strict=True):
+    dropped = []
+    for (path, stage), depth, blocks in zip(stages.items(), depths, have, strict=True):
         if isinstance(depth, bool) or not isinstance(depth, int) or not 1 <= depth <= blocks:
             raise ValueError(f"{path or 'the network'} has {blocks} blocks, so 1 to {blocks} can stay; got {depth!r}")
-    report = Report()
-    for (path, stage), depth in zip(stages.items(), depths, strict=True):
-        for position in range(depth, len(stage)):
-            _require_same_shape(stage[position], f"{path}.{position}".lstrip("."))
-    for (path, stage), depth in zip(stages.items(), depths, strict=True):
-        report.dropped += [f"{path}.{position}".lstrip(".") for position in range(depth, len(stage))]
+        for position in range(depth, blocks):
+            dropped.append(f"{path}.{position}".lstrip("."))
+            _require_same_shape(stage[position], dropped[-1])
+    for stage, depth in zip(stages.values(), depths, strict=True):  # only now: a refusal leaves the network whole
         del stage[depth:]
-    report.parameters = (before, count_parameters(model))
-    return Conversion(model, report)
+    return Conversion(model, Report(dropped=dropped, parameters=(before, count_parameters(model))))
 
 
 def stages_of(model: nn.Module) -> dict[str, nn.Sequential | nn.ModuleList]:

@@ -7,7 +7,6 @@ import itertools
 import operator
 import warnings
 from collections.abc import Iterator
-from itertools import permutations
 
 import torch
 from torch import Tensor, fx, nn
@@ -151,8 +150,10 @@ def _randomise(module: nn.Module) -> None:
 
 
 def _apart(first: Tensor, second: Tensor) -> float:
-    size = first.abs().max().clamp(min=1e-30) if first.numel() else 1
-    return float((first - second).abs().max() / size) if first.numel() else 0.0
+    """The largest difference, relative to the size of the first."""
+    if not first.numel():
+        return 0.0
+    return float((first - second).abs().max() / first.abs().max().clamp(min=1e-30))
 
 
 def probe(block: nn.Module) -> Tensor:
@@ -201,7 +202,7 @@ def _joins(node: fx.Node, x: fx.Node, module: nn.Module) -> bool:
     operands = [argument for argument in node.args if isinstance(argument, fx.Node)]
     if node.target not in _SUMS or len(operands) != 2:
         return False
-    for shortcut, branch in permutations(operands):
+    for shortcut, branch in itertools.permutations(operands):
         is_projection = shortcut.op == "call_module" and shortcut.all_input_nodes == [x]
         layers = _layers(shortcut, module)
         if (shortcut is x or (is_projection and layers <= 1)) and x in _origins(branch):

@@ -83,6 +83,9 @@ def choose_grid(circuit: Circuit, slots: int) -> GridLayout:
     if first.pool != 1:
         raise PlanError("the grid packing takes images that are not pooled before the first convolution")
     stride, phases = (stencils[1:2] or [first])[0].pool, (stencils[2:3] or [first])[0].pool
+    for pool in (stride, *(stencil.pool for stencil in stencils[3:])):  # sums by rotations; the second pooling has none
+        if pool & (pool - 1):
+            raise PlanError(f"the grid packing pools over cells whose side is a power of two, got {pool}")
     channels, height, width = first.image
     cell = stride * phases
     if height % cell or width % cell:
@@ -265,10 +268,8 @@ def _fill_gaps(stencil: Stencil, layout: GridLayout, slots: int, gaps: int, pool
         valid = np.where((y % wide < gaps) & (x % wide < gaps), numbers, -1)
         values.append(_entries(valid, y // wide, x // wide, (channels, height // pool, width // pool)).ravel())
     stacked = _factors(np.stack(factors), channels * height * width, both)
-    steps = (pool - 1).bit_length()
-    if 1 << steps != pool:
-        raise PlanError(f"the grid packing pools over cells whose side is a power of two, got {pool}")
-    sums = tuple(gaps * across << power for across in (1, layout.columns) for power in range(steps))
+    steps = range(pool.bit_length() - 1)
+    sums = tuple(gaps * across << power for across in (1, layout.columns) for power in steps)
     single = tuple((number,) for number in range(len(factors)))
     return _Placed(stacked, held * block if both else 0, single, sums, Layout(np.stack(values)))
 

@@ -119,7 +119,7 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
     def _fit_closed(self, X: Any, y: np.ndarray, weights: np.ndarray | None) -> None:
         dtype = X.dtype
         columns, y, share, unit = distinct(X.toarray() if sparse.issparse(X) else X, y, weights)
-        outputs = self._learn_targets(y, share)
+        self._learn_targets(y, share)
         targets = self._columns_of(y)
         columns = columns.astype(np.float64)
         if self.clip is not None:
@@ -135,7 +135,6 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         self.n_iter_ = 1
         self.module_ = module.to(device)
         self._keep_sample(columns)
-        assert outputs == len(fitted.constant)
 
     def _cut_rare_values(
         self, columns: np.ndarray, targets: np.ndarray, share: np.ndarray, unit: float, dtype: Any

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -132,11 +132,6 @@ class Columns:
                     fill[number] = float(np.average(known, weights=weights)) if len(known) else 0.0
         return cls(width, levels, reference, fill, flagged)
 
-    @property
-    def plain(self) -> bool:
-        """Whether the columns are used as they are."""
-        return not self.levels and not self.flagged
-
     def encode(self, X: Any, fill: np.ndarray | None = None) -> Any:
         """The columns of the polynomial, as an array (or the sparse matrix given).
 
@@ -146,7 +141,7 @@ class Columns:
         """
         if sparse.issparse(X):
             return X
-        if self.plain and not is_frame(X):
+        if not self.levels and not self.flagged and not is_frame(X):
             holes = np.isnan(X)
             return np.where(holes, 0.0 if fill is None else fill, X).astype(X.dtype) if holes.any() else X
         encoded = []
@@ -192,22 +187,22 @@ class Columns:
     @property
     def indicators(self) -> np.ndarray:
         """Which encoded columns are indicators, of a category or of missing numbers."""
-        kinds: list[bool] = []
-        for number in range(self.width):
-            if number in self.levels:
-                kinds += [True] * len(self.levels[number])
-            else:
-                kinds += [False, True] if number in self.flagged else [False]
-        return np.array(kinds, dtype=bool)
+        return np.array([indicator for _, indicator in self._layout()], dtype=bool)
 
     @property
     def sources(self) -> np.ndarray:
         """For every encoded column the number of the raw one: columns of one source are never multiplied."""
-        counts = [
-            len(self.levels[number]) if number in self.levels else 1 + (number in self.flagged)
-            for number in range(self.width)
-        ]
-        return np.repeat(np.arange(self.width), counts)
+        return np.array([number for number, _ in self._layout()], dtype=np.intp)
+
+    def _layout(self) -> Iterator[tuple[int, bool]]:
+        """For every encoded column the number of the raw one, and whether it is an indicator."""
+        for number in range(self.width):
+            if number in self.levels:
+                yield from [(number, True)] * len(self.levels[number])
+            else:
+                yield number, False
+                if number in self.flagged:
+                    yield number, True
 
 
 def unique(names: Sequence[str], last: Any = ()) -> list[str]:

@@ -28,6 +28,7 @@ _MOST_COMBINATIONS = 64  # of categories; of more, the indicators are taken for 
 _POINTS = 1000  # of the box, where the sign is asked for before it is proven
 _LEAST_SLOPE = 1e-3  # that is asked for there, in standardised units
 _WEIGHT = 100.0  # of a point where the slope is less, beside a mean loss
+_SECONDS = 1.0  # of computing time for each proof that a fit asks for
 _HARDER = (0.0, 1e-2, 0.1, 1.0, 10.0, 1e6)  # penalties on products of a column, tried in turn; the last leaves none
 
 
@@ -171,7 +172,6 @@ def constrain(
     classify: bool,
     per_degree: float,
     dtype: Any,
-    seconds: float = 1.0,
 ) -> tuple[TermFit, dict[int, float]]:
     """The polynomial nearest to a fit that is proven to rise or fall with some columns.
 
@@ -184,7 +184,6 @@ def constrain(
         classify: Whether the loss is the log loss.
         per_degree: How the terms of each further degree were scaled before the penalty.
         dtype: What the coefficients are rounded to before they are proven.
-        seconds: For each proof.
 
     Returns:
         The polynomial, and for every constrained column the further penalty on its products that the proof took.
@@ -219,7 +218,7 @@ def constrain(
         failed = [
             column
             for column, sign in signs.items()
-            if prove(products, plain, column, sign, box, seconds).status != "proven"
+            if prove(products, plain, column, sign, box, _SECONDS).status != "proven"
         ]
         if not failed:
             constant = fit.constant + mean @ (fit.coefficients[:, 0] - plain)

@@ -16,8 +16,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from pinets._nearest import did_you_mean
-from pinets.algebra import shapley
-from pinets.algebra._shapley import integrated_gradients
+from pinets.algebra import integrated_gradients, shapley
 from pinets.algebra.monomials import Table
 from pinets.estimators._formula import Formula, Term, Variables, all_monomials, formula_centers, read_formula
 from pinets.estimators._simplify import candidate_terms, choose_size, score_path, selection_path, simplified
@@ -343,8 +342,8 @@ class Reading:
     def _clipped(self, encoded: Any) -> np.ndarray:
         dense = np.array(encoded.toarray() if hasattr(encoded, "toarray") else encoded, dtype=np.float64)
         scaling = self.feature_scaling_.to("cpu", torch.float64)
-        unbounded = scaling.mean + scaling.scale * torch.stack([scaling.low, scaling.high])
-        return np.clip(dense, *unbounded.numpy())
+        ends = scaling.mean + scaling.scale * torch.stack([scaling.low, scaling.high])
+        return np.clip(dense, *ends.numpy())
 
     def _standard_rows(self, encoded: np.ndarray) -> torch.Tensor:
         return self.feature_scaling_.to("cpu", torch.float64).apply(torch.from_numpy(np.array(encoded)))

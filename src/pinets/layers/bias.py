@@ -10,7 +10,7 @@ from torch.nn.utils import parametrize
 
 from pinets.layers.build import check_at_least_one
 
-__all__ = ["FactoredBias", "factor_bias"]
+__all__ = ["FactoredBias", "factor_bias", "set_bias_std"]
 
 
 class FactoredBias(nn.Module):

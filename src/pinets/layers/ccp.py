@@ -7,7 +7,7 @@ from torch import nn
 
 from pinets.layers.bias import set_bias_std
 from pinets.layers.build import LinearOperator, check_at_least_one, make_operator
-from pinets.layers.initialization import coupled_odds, draw_coupled_weights, draw_weight
+from pinets.layers.initialization import draw_coupled_weights, draw_weight
 from pinets.polynomial import Polynomial, Step
 
 __all__ = ["CCP"]
@@ -69,7 +69,7 @@ class CCP(Polynomial):
 
     def reset_parameters(self) -> None:
         """Draw every parameter: unit-variance input gives unit-variance output, spread over all degrees."""
-        draw_coupled_weights([self.start, *(step.gate for step in self.steps)], coupled_odds(self.order, self.rank))
+        draw_coupled_weights([self.start, *(step.gate for step in self.steps)], self.rank)
         draw_weight(self.head, 1.0)
         set_bias_std(self.head, 0.0)
 

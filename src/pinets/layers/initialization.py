@@ -39,7 +39,7 @@ def degree_shares(order: int) -> list[float]:
     return [2 * (order + 1 - degree) / (order * (order + 1)) for degree in range(1, order + 1)]
 
 
-def coupled_odds(order: int, rank: int) -> Tensor:
+def coupled_odds(rank: int) -> Tensor:
     r"""The initial variance :math:`s_j` of the gates of unit :math:`j` in CCP.
 
     Unit :math:`j` of CCP is :math:`u_1 \prod_{n \ge 2} (1 + u_n)`. With gates of variance :math:`s`, its variance is
@@ -134,21 +134,20 @@ def draw_weight(operator: nn.Module, variance: float) -> None:
         nn.init.normal_(weight, std=math.sqrt(variance / fan_in(operator)))
 
 
-def draw_coupled_weights(operators: list[nn.Module], odds: Tensor) -> None:
+def draw_coupled_weights(operators: list[nn.Module], rank: int) -> None:
     """Draw the factors U_1, ..., U_N of CCP, orthogonal to each other in every unit.
 
     For normal input the u_n of a unit are then independent, and the variance of their product is the product of their
     variances, also for inputs of small dimension.
     """
     weights = [_unit_major(operator) for operator in operators]
-    order, units = len(operators), odds.numel()
-    first = weights[0]
-    if first is None or first.is_meta or first.shape[0] != units or any(weight is None for weight in weights):
+    order, odds, first = len(operators), coupled_odds(rank), weights[0]
+    if first is None or first.is_meta or first.shape[0] != rank or any(weight is None for weight in weights):
         for operator in operators:  # no unit axis is known: give all units the same variance
             draw_weight(operator, 1.0 if operator is operators[0] else 1.0 / order)
         return
     taps = first[0].numel()
-    drawn = torch.randn(units, taps, order, dtype=torch.float64, device=first.device)
+    drawn = torch.randn(rank, taps, order, dtype=torch.float64, device=first.device)
     if taps >= order:
         drawn = torch.linalg.qr(drawn).Q * math.sqrt(taps)
     variances = [(1 + odds) ** (1 - order)] + [odds] * (order - 1)

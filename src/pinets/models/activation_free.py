@@ -170,9 +170,9 @@ def prodpoly_generator(*, size: int = 32, channels: int = 1, width: int = 64, la
     return ImageGenerator(network, latent=latent)
 
 
-def _coupled(features: int, order: int = 3) -> Polynomial:
-    """CCP without a head; its output starts around 1, which gives the following gates a constant part."""
-    start, *gates = (nn.Linear(features, features) for _ in range(order))
+def _coupled(features: int) -> Polynomial:
+    """CCP of order 3 without a head; its output starts around 1, which gives the following gates a constant part."""
+    start, *gates = (nn.Linear(features, features) for _ in range(3))
     for layer in (start, *gates):
         draw_weight(layer, 0.25)
         nn.init.constant_(layer.bias, 1.0 if layer is start else 0.0)

@@ -14,9 +14,8 @@ class ImageGenerator(nn.Module):
 
     Args:
         network: Maps noise, (N, latent), to images, (N, C, H, W), with values of any size. If it is a polynomial,
-            ``pinets.algebra.certify`` accepts it: the bound is the only activation.
+            ``pinets.algebra.certify`` accepts it: the bound, a tanh, is the only activation.
         latent: The size of the noise.
-        bound: Maps the values to [-1, 1]; the hyperbolic tangent by default.
 
     Example:
         >>> import torch
@@ -25,11 +24,11 @@ class ImageGenerator(nn.Module):
         torch.Size([2, 3, 8, 8])
     """
 
-    def __init__(self, network: nn.Module, *, latent: int, bound: nn.Module | None = None) -> None:
+    def __init__(self, network: nn.Module, *, latent: int) -> None:
         super().__init__()
         self.latent = latent
         self.network = network
-        self.bound = nn.Tanh() if bound is None else bound
+        self.bound = nn.Tanh()
 
     def forward(self, z: Tensor) -> Tensor:
         require_noise(z, self.latent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from pinets._extras import require
 from pinets._files import PathLike, write_bytes
-from pinets._limits import limited, require_numbers
+from pinets._limits import build_on_meta
 from pinets.models.cards import Card
 from pinets.models.pretrained import load_weights
 from pinets.models.registry import build_model
@@ -43,10 +44,10 @@ class HubNetwork(nn.Module, _Mixin, library_name="pinets", license="mit"):  # ty
     def __init__(self, card: dict[str, Any]) -> None:
         super().__init__()
         self.card = Card.from_json(json.dumps(card), "config.json")
+        build = partial(build_model, self.card.model, **self.card.options)
+        build_on_meta(build)  # the card may be a stranger's
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
-            with limited(), torch.device("meta"):  # the card may be a stranger's
-                require_numbers(build_model(self.card.model, **self.card.options))
-            self.network = build_model(self.card.model, **self.card.options)
+            self.network = build()
 
     @classmethod
     def of(cls, source: PathLike) -> Self:

@@ -18,16 +18,11 @@ __all__ = ["BilinearLayer", "DPolyBlocks", "InstanceBatchNorm", "PDCBlock", "Qua
 
 
 class InstanceBatchNorm(nn.Module):
-    """Instance norm for a share of the channels, batch norm for the others.
+    """Instance norm for 80 % of the channels, batch norm for the others."""
 
-    Args:
-        channels: Number of channels.
-        share: Of the channels that get an instance norm.
-    """
-
-    def __init__(self, channels: int, share: float = 0.8) -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
-        first = round(share * channels)
+        first = round(0.8 * channels)
         self.instance = nn.InstanceNorm2d(first, affine=True)
         self.batch = nn.BatchNorm2d(channels - first)
 

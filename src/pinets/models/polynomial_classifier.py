@@ -12,7 +12,7 @@ from math import prod
 from torch import Tensor, nn
 
 from pinets.layers import CCP
-from pinets.layers.initialization import coupled_odds, draw_coupled_weights
+from pinets.layers.initialization import draw_coupled_weights
 from pinets.models.parts import Classifier
 from pinets.models.registry import register
 from pinets.polynomial import Polynomial
@@ -29,7 +29,7 @@ class CCPState(Polynomial):
 
     def reset_parameters(self) -> None:
         """Draw the factors as the CCP does."""
-        draw_coupled_weights([self.start, *(step.gate for step in self.steps)], coupled_odds(self.order, self.rank))
+        draw_coupled_weights([self.start, *(step.gate for step in self.steps)], self.rank)
 
 
 class PolynomialClassifier(Classifier):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch import nn
 
 from pinets._extras import require
 from pinets._files import PathLike, user_cache
-from pinets._limits import limited, require_numbers
+from pinets._limits import build_on_meta
 from pinets._nearest import did_you_mean
 from pinets._storage import difference, read_metadata, read_tensors, write_tensors
 from pinets.models.cards import Card
@@ -112,25 +113,21 @@ def load_weights(source: PathLike, **arguments: Any) -> tuple[nn.Module, Card]:
     """
     card = read_card(source)
     tensors, _ = read_tensors(weights_file(source))
-    return fill(card, tensors, arguments), card
+    return _filled(card, tensors, arguments), card
 
 
-def fill(card: Card, tensors: Mapping[str, torch.Tensor], arguments: Mapping[str, Any]) -> nn.Module:
+def _filled(card: Card, tensors: Mapping[str, torch.Tensor], arguments: Mapping[str, Any]) -> nn.Module:
     """Build the network of a card and load weights into it; the card may be a stranger's."""
     asked = replace(card, options={**card.options, **arguments})
+    build = partial(build_model, card.model, **asked.options)
     try:
-        with torch.random.fork_rng(devices=[]), torch.device("meta"):
-            nn.Linear(1, 1)  # the first draws import much of torch, whose time must not count against the card
-            torch.empty(1).normal_()
-            with limited():
-                expected = build_model(card.model, **asked.options)
-        require_numbers(expected)
+        expected = build_on_meta(build)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"the weights {card.name} cannot be used: {_first_line(error)}") from error
     if found := difference(expected.state_dict(), tensors):
         raise ValueError(f"the weights {card.name} do not fit {asked.expression}: {found}")
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
-        network = build_model(card.model, **asked.options)
+        network = build()
     network.load_state_dict(dict(tensors))
     return network.eval()
 
@@ -141,14 +138,13 @@ def pretrained_model(name: str, source: bool | PathLike, arguments: Mapping[str,
         from pinets.models.hub import HubNetwork
 
         held = HubNetwork.from_hub(str(source).removeprefix("hub:"))
-        if name not in (held.card.name, held.card.model):
-            raise ValueError(f"the weights {source} are of {held.card.model}, not of {name}")
-        return fill(held.card, held.network.state_dict(), arguments)
-    source = _default(name) if source is True else str(source)
-    card = read_card(source)
+        card, tensors = held.card, held.network.state_dict()
+    else:
+        source = _default(name) if source is True else str(source)
+        card, (tensors, _) = read_card(source), read_tensors(weights_file(source))
     if name not in (card.name, card.model):
         raise ValueError(f"the weights {source} are of {card.model}, not of {name}")
-    return load_weights(source, **arguments)[0]
+    return _filled(card, tensors, arguments)
 
 
 def _default(name: str) -> str:

@@ -207,17 +207,15 @@ class StyleGenerator(nn.Module):
         mapping: Maps noise, (N, latent), to styles of the same shape.
         synthesis: Maps a style for each of its steps, (N, steps, latent), to images.
         latent: The size of noise and styles.
-        mixed: The share of the images that, in training, switch to the style of other noise from some step on.
     """
 
     mean_style: Tensor
 
-    def __init__(self, mapping: nn.Module, synthesis: Polynomial, *, latent: int, mixed: float = _MIXED) -> None:
+    def __init__(self, mapping: nn.Module, synthesis: Polynomial, *, latent: int) -> None:
         super().__init__()
         self.latent = latent
         self.mapping = mapping
         self.synthesis = synthesis
-        self.mixed = mixed
         self.steps = len(synthesis.steps)
         self.register_buffer("mean_style", torch.zeros(latent))
 
@@ -245,10 +243,10 @@ class StyleGenerator(nn.Module):
         return self.synthesis(torch.where(first[:, None], near, style))
 
     def _mix(self, styles: Tensor, other: Tensor) -> Tensor:
-        """Switch to the other style from a step on that is drawn for every image."""
+        """In most images, switch to the style of other noise from a step on that is drawn for each of them."""
         count, steps, _ = styles.shape
         change = 1 + (torch.rand(count, 1, device=styles.device) * (steps - 1)).long()
-        mixed = torch.rand(count, 1, device=styles.device) < self.mixed
+        mixed = torch.rand(count, 1, device=styles.device) < _MIXED
         later = (torch.arange(steps, device=styles.device) >= change) & mixed
         return torch.where(later[..., None], other[:, None], styles)
 

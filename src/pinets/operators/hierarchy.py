@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +93,7 @@ class Hierarchy:
 
     def save(self, path: str | Path) -> None:
         """Write all of it into one file."""
-        write_tensors(path, self._tensors(), {"levels": json.dumps(len(self.levels))})
+        write_tensors(path, self._tensors())
 
     @classmethod
     def load(cls, path: str | Path) -> Hierarchy:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 __all__ = [
     "Domain",
@@ -152,10 +153,4 @@ class Operation:
 
 def depends_on_input(arguments: Any) -> bool:
     """Whether there is a value among (nested) arguments."""
-    if isinstance(arguments, Value):
-        return True
-    if isinstance(arguments, dict):
-        return any(depends_on_input(argument) for argument in arguments.values())
-    if isinstance(arguments, (list, tuple)):
-        return any(depends_on_input(argument) for argument in arguments)
-    return False
+    return any(isinstance(argument, Value) for argument in tree_leaves(arguments))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from pinets.algebra.domains.base import Domain, Operation, Refusal, Value, all_of
 from pinets.algebra.reasons import NOT_FINITE, UNKNOWN, UNTRACED
@@ -84,20 +85,10 @@ class DegreeDomain(Domain):
         return Degree(left.degree + right.degree)
 
     def refuse(self, operation: Operation, reason: str) -> Degree | list[Degree]:
-        inputs = list(_degrees((operation.args, operation.kwargs)))
-        highest = Degree(max((value.degree for value in inputs), default=0))
+        arguments = tree_leaves((operation.args, operation.kwargs))
+        highest = Degree(max((value.degree for value in arguments if isinstance(value, Degree)), default=0))
         # noted even if zero weights hide the input from the operation: the first step of training would show it
         self.violations.append(Violation(operation.path, operation.name, reason, operation.module))
         if isinstance(operation.example, (list, tuple)):
             return [highest] * len(operation.example)
         return highest
-
-
-def _degrees(arguments: object) -> list[Degree]:
-    if isinstance(arguments, Degree):
-        return [arguments]
-    if isinstance(arguments, dict):
-        return _degrees(tuple(arguments.values()))
-    if isinstance(arguments, (list, tuple)):
-        return [degree for argument in arguments for degree in _degrees(argument)]
-    return []

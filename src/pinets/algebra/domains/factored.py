@@ -23,7 +23,10 @@ class TooManyTermsError(Exception):
 
 @dataclass(frozen=True)
 class Factored(Value):
-    """For every degree m the forms, of shape (terms, m, d), and the weights, one for each term in the value's shape."""
+    """For every degree m the forms, of shape (terms, m, d), and the weights, one for each term in the value's shape.
+
+    A degree without terms is left out.
+    """
 
     terms: dict[int, tuple[Tensor, Tensor]]
     zero: Tensor
@@ -65,8 +68,9 @@ class FactoredDomain(Domain):
                     raise TooManyTermsError
                 weights = torch.vmap(torch.vmap(function, (None, 0)), (0, None))(v, w)
                 rows, columns = weights.reshape(len(v), len(w), -1).any(2).nonzero().T
-                forms = torch.cat([x[rows], y[columns]], dim=1)
-                found.setdefault(i + j, []).append((forms, weights[rows, columns]))
+                if len(rows):
+                    forms = torch.cat([x[rows], y[columns]], dim=1)
+                    found.setdefault(i + j, []).append((forms, weights[rows, columns]))
         return self._collected(found, zero)
 
     def _collected(self, found: dict[int, list[tuple[Tensor, Tensor]]], zero: Tensor) -> Factored:
@@ -81,5 +85,6 @@ class FactoredDomain(Domain):
             if max(forms.numel(), weights.numel()) > self.limit:
                 raise TooManyTermsError
             kept = weights.reshape(len(weights), -1).any(1)
-            terms[degree] = (forms[kept], weights[kept])
+            if kept.any():
+                terms[degree] = (forms[kept], weights[kept])
         return Factored(terms, zero)

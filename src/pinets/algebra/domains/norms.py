@@ -9,12 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.rounding import Rounding
+from pinets.algebra.domains.rounding import OURS
 
 __all__ = ["largest_sum_of_squares", "spectral_norm"]
 
 _SQUARINGS = 6  # leaves at most n ** (1 / 64) between the bound and the norm
-_OURS = Rounding.of(None)
 
 
 def largest_sum_of_squares(forms: Tensor, weights: Tensor) -> Tensor:
@@ -34,7 +33,7 @@ def largest_sum_of_squares(forms: Tensor, weights: Tensor) -> Tensor:
         4.0...
     """
     inputs = forms.shape[0]
-    single = forms.abs().sum(0) * (1 + _OURS.gamma(inputs))
+    single = forms.abs().sum(0) * (1 + OURS.gamma(inputs))
     best = (weights * single.square()).sum(1)
     energy = forms.square().sum(1)
     root = weights.sqrt()
@@ -42,10 +41,10 @@ def largest_sum_of_squares(forms: Tensor, weights: Tensor) -> Tensor:
         d = divisor + divisor.sum() * 1e-12 + 1e-200  # an input without influence must not be divided by
         scaled = forms / d.sqrt()[:, None]
         gram = scaled.T @ scaled
-        error = _OURS.gamma(inputs + 2) * (weights * scaled.square().sum(0)).sum(1)  # at most of the trace
+        error = OURS.gamma(inputs + 2) * (weights * scaled.square().sum(0)).sum(1)  # at most of the trace
         norm = spectral_norm(root[:, :, None] * gram * root[:, None, :]) + error
         best = torch.minimum(best, norm * d.sum())
-    return best * (1 + _OURS.gamma(inputs + forms.shape[1]))
+    return best * (1 + OURS.gamma(inputs + forms.shape[1]))
 
 
 def spectral_norm(matrices: Tensor) -> Tensor:
@@ -55,7 +54,7 @@ def spectral_norm(matrices: Tensor) -> Tensor:
     the roots taken on the way back.
     """
     size = matrices.shape[-1]
-    error = _OURS.gamma(size * size + size)
+    error = OURS.gamma(size * size + size)
     scales = []
     for _ in range(_SQUARINGS):
         scale = matrices.square().sum((-2, -1)).sqrt() * (1 + error) + 1e-250

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Rounding"]
+__all__ = ["OURS", "Rounding"]
 
 _DOUBLE = 2.0**-53  # the relative error of one operation of ours
 _SPARE = 16  # further operations around a sum: rounding a constant, a midpoint, the sum of two bounds
@@ -62,3 +62,6 @@ class Rounding:
         """The error of sums of so many products, whose absolute values sum up to ``size``; infinite on overflow."""
         error = self.gamma(count) * size + self.tiny * (count + _SPARE)
         return torch.where(size <= self.largest, error, torch.inf)
+
+
+OURS = Rounding.of(None)  # of these computations themselves, in double precision

@@ -23,12 +23,11 @@ from torch import Tensor
 from pinets.algebra.domains.base import Domain, Value, all_of, in_one_argument
 from pinets.algebra.domains.footprint import count_terms, footprints, magnitude_of
 from pinets.algebra.domains.interval import Interval, IntervalDomain, count_products
-from pinets.algebra.domains.rounding import Rounding
+from pinets.algebra.domains.rounding import OURS
 from pinets.algebra.domains.zonotope import Zonotope, ZonotopeDomain
 
 __all__ = ["TapeDomain", "Taped"]
 
-_OURS = Rounding.of(None)
 _AT_ONCE = 2**22  # elements of the slopes of several outputs with respect to all values
 _MOST_WORK = 2**31  # outputs times elements of all values, beyond which the bounds of a factor are not sharpened
 
@@ -61,7 +60,7 @@ class _Record:
     def slopes(self, slope: Interval, position: int) -> Interval:
         """Derivatives by the result give those by an operand, at all values of the others."""
         magnitude, hulls = magnitude_of(self.function), [operand.hull for operand in self.operands]
-        widened = slope.radius + _OURS.gamma(slope.lower.numel()) * slope.size
+        widened = slope.radius + OURS.gamma(slope.lower.numel()) * slope.size
 
         def transposed(function: Callable[..., Tensor], other: Tensor | None = None) -> Callable[[Tensor], Tensor]:
             at = [hull.lower if other is None or number == position else other for number, hull in enumerate(hulls)]
@@ -71,7 +70,7 @@ class _Record:
             return _around(transposed(self.function)(slope.middle), transposed(magnitude)(widened))
         other = hulls[1 - position]
         radius = transposed(magnitude, other.middle.abs())(widened)
-        radius = radius + transposed(magnitude, other.radius)(slope.size) * (1 + _OURS.gamma(slope.lower.numel()))
+        radius = radius + transposed(magnitude, other.radius)(slope.size) * (1 + OURS.gamma(slope.lower.numel()))
         return _around(transposed(self.function, other.middle)(slope.middle), radius)
 
     def relaxed(self, slopes: Tensor) -> tuple[dict[int, Tensor], Tensor, Tensor]:
@@ -167,14 +166,14 @@ class TapeDomain(Domain):
         total = rows.new_zeros(len(rows))
         for record, slope in self._slopes(output, rows):
             if record.error is not None:
-                total = total + _dot(slope.size, record.error) * (1 + _OURS.gamma(record.error.numel()))
-        return torch.where(total.isnan(), torch.inf, total * (1 + _OURS.gamma(len(self._records))))
+                total = total + _dot(slope.size, record.error) * (1 + OURS.gamma(record.error.numel()))
+        return torch.where(total.isnan(), torch.inf, total * (1 + OURS.gamma(len(self._records))))
 
     def rates(self, output: Taped, rows: Tensor) -> Tensor:
         """How fast linear functions of the output change at most, as all elements of the input do."""
         for record, slope in self._slopes(output, rows):
             if not record.operands:
-                total = slope.size.reshape(len(rows), -1).sum(1) * (1 + _OURS.gamma(record.hull.lower.numel()))
+                total = slope.size.reshape(len(rows), -1).sum(1) * (1 + OURS.gamma(record.hull.lower.numel()))
                 return torch.where(total.isnan(), torch.inf, total)
         return rows.new_zeros(len(rows))
 
@@ -190,7 +189,7 @@ class TapeDomain(Domain):
             if self.rounding is not None:
                 size = record.hull.size if record.size is None else record.size
                 count = size.numel() + sum(operand.hull.lower.numel() for operand in record.operands)
-                loss = 4 * _OURS.slack(count + len(self._records), size)
+                loss = 4 * OURS.slack(count + len(self._records), size)
                 spread = spread + _dot(steepness, loss if record.error is None else loss + record.error)
             if all(operand.number is None for operand in record.operands):  # the input, and what constants give
                 spread = spread + _dot(steepness, record.hull.radius)
@@ -269,5 +268,5 @@ def _dot(slopes: Tensor, value: Tensor) -> Tensor:
 
 
 def _around(middle: Tensor, radius: Tensor) -> Interval:
-    wider = radius + _OURS.gamma(1) * (middle.abs() + radius)
+    wider = radius + OURS.gamma(1) * (middle.abs() + radius)
     return Interval(middle - wider, middle + wider)

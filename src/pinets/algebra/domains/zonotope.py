@@ -25,11 +25,10 @@ from pinets.algebra.domains.base import Domain, Value, all_of, in_one_argument
 from pinets.algebra.domains.footprint import Footprint, count_terms, footprints, magnitude_of
 from pinets.algebra.domains.interval import Interval, count_products, invert_interval, map_interval, multiply_intervals
 from pinets.algebra.domains.norms import largest_sum_of_squares
-from pinets.algebra.domains.rounding import Rounding
+from pinets.algebra.domains.rounding import OURS, Rounding
 
 __all__ = ["LARGEST_PRODUCTS", "Forms", "Products", "Zonotope", "ZonotopeDomain"]
 
-_OURS = Rounding.of(None)
 _LARGEST_SPECTRA = 2**25  # multiplications of the matrices that sums of products are weighed with, at one squaring
 _SUMMED = 2**18  # more products of forms than a value sums up: a multiplication gives at most 2**11
 LARGEST_PRODUCTS = 2**22  # coefficients of one value for the products of one multiplication; beyond, they become noise
@@ -124,7 +123,7 @@ class ZonotopeDomain(Domain):
     def box(self, lower: Tensor, upper: Tensor, first: int = 0) -> Zonotope:
         """All between two tensors, each element with a symbol of its own, from number ``first`` on."""
         hull = Interval(lower, upper)
-        radius = hull.radius + _OURS.slack(0, hull.size)
+        radius = hull.radius + OURS.slack(0, hull.size)
         elements, others = lower.numel(), torch.zeros(self.symbols, lower.numel(), dtype=torch.float64)
         own = torch.eye(elements, dtype=torch.float64) * radius.flatten()
         generators = torch.cat([others[:first], own, others[first + elements :]]).reshape(-1, *lower.shape)
@@ -259,13 +258,13 @@ class ZonotopeDomain(Domain):
         rest = loose.rest
         if sums and loose.products:
             rest = torch.minimum(rest, sum((_weighed(part) for part in loose.products), torch.zeros_like(rest)))
-        spread = loose.reach + rest + loose.noise + loose.error + _OURS.slack(self.symbols, loose.size)
+        spread = loose.reach + rest + loose.noise + loose.error + OURS.slack(self.symbols, loose.size)
         hull = loose.hull.meet(Interval(loose.center - spread, loose.center + spread))
         return replace(loose, rest=rest, hull=hull)
 
     def _ours(self, count: float, size: Tensor) -> Tensor:
         """The rounding of these computations, which also sum over symbols and products."""
-        return _OURS.slack(count + self.symbols + _SUMMED, size)
+        return OURS.slack(count + self.symbols + _SUMMED, size)
 
 
 def _third_order(part: Products, x: Zonotope) -> list[Products]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 from torch._ops import OpOverload
+from torch.utils._pytree import tree_leaves, tree_map
 
 from pinets.algebra.domains.base import Domain, NotPolynomialError, Operation, Refusal, Value
 from pinets.algebra.reasons import UNKNOWN, WHY
@@ -46,10 +46,17 @@ def enclose(domain: Domain, operation: Operation, result: Any) -> dict[int, tupl
         own.
     """
     results = [value for value in (result if isinstance(result, (list, tuple)) else [result]) if _is_real(value)]
-    exact = not any(id(argument) in operation.enclosures for argument in _tensors(operation.args))
+    exact = not any(id(argument) in operation.enclosures for argument in tree_leaves(operation.args))
     if not results or operation.name not in _RULES or (exact and operation.name in linear.MOVES):
         return {}
-    lifted = _lifted(domain, operation, operation.args)
+
+    def lift(argument: Any) -> Any:
+        if not _is_real(argument):
+            return argument
+        known = operation.enclosures.get(id(argument))
+        return domain.constant(argument) if known is None else known[1]
+
+    lifted = tree_map(lift, operation.args)
     for args in (lifted, (*lifted[:1], *operation.args[1:])):  # some rules need constants behind the first argument
         try:
             found = _RULES[operation.name](domain, replace(operation, args=args))
@@ -59,25 +66,6 @@ def enclose(domain: Domain, operation: Operation, result: Any) -> dict[int, tupl
         if len(values) == len(results) and all(isinstance(value, Value) for value in values):
             return {id(tensor): (tensor, value) for tensor, value in zip(results, values, strict=True)}
     return {}
-
-
-def _lifted(domain: Domain, operation: Operation, arguments: Sequence[Any]) -> tuple[Any, ...]:
-    lifted: list[Any] = []
-    for argument in arguments:
-        if _is_real(argument):
-            known = operation.enclosures.get(id(argument))
-            lifted.append(domain.constant(argument) if known is None else known[1])
-        elif isinstance(argument, (list, tuple)):
-            lifted.append(list(_lifted(domain, operation, argument)))
-        else:
-            lifted.append(argument)
-    return tuple(lifted)
-
-
-def _tensors(arguments: Any) -> list[Tensor]:
-    if isinstance(arguments, (list, tuple)):
-        return [tensor for argument in arguments for tensor in _tensors(argument)]
-    return [arguments] if isinstance(arguments, Tensor) else []
 
 
 def _is_real(value: Any) -> bool:
