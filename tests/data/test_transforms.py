@@ -12,7 +12,7 @@ from pinets.data import (
     RandomFlip,
     precompute,
 )
-from pinets.data.transforms import RandomLight, RandomSimilarity
+from pinets.data.transforms import RandomColour, RandomLight, RandomSimilarity
 
 
 def images(count=64, channels=3, height=9, width=7, seed=0):
@@ -174,6 +174,14 @@ def test_light_changes_contrast_about_the_mean_and_adds():
     torch.testing.assert_close(changed[0, 0, 0], torch.tensor([95.0, 125.0]))
     torch.testing.assert_close(changed[1, 0, 0], torch.tensor([74.5, 94.5]))
     assert RandomLight(0.5, 1.0).apply(images, torch.ones(2, 2).double()).max() == 255
+
+
+def test_colours_move_from_grey_or_towards_it():
+    images = torch.tensor([80.0, 100.0, 150.0]).reshape(1, 3, 1, 1).expand(3, 3, 1, 1)  # its grey is 110
+    changed = RandomColour(2.0).apply(images, torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.float64))
+    expected = torch.tensor([[95.0, 105.0, 130.0], [80.0, 100.0, 150.0], [50.0, 90.0, 190.0]])
+    torch.testing.assert_close(changed[:, :, 0, 0], expected)
+    assert RandomColour(9.0).apply(images, torch.ones(3, 1).double()).aminmax() == (0, 255)
 
 
 @pytest.mark.parametrize("arguments", [(-1, 0, 0), (0, 1, 0), (0, 0, -1)])

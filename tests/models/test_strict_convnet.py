@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pinets.models import create_model
-from pinets.models.strict_convnet import ProductBlock, ReluBlock
+from pinets.models.strict_convnet import ProductBlock, ReluBlock, SquareBlock, SquareReluBlock
 from pinets.testing import assert_polynomial
 
 
@@ -27,19 +27,38 @@ def test_the_block_is_its_formula():
     assert_polynomial(block, x, degree=2)
 
 
-def test_it_has_the_size_it_is_known_for():
-    count = {
-        name: sum(parameter.numel() for parameter in create_model(name).parameters())
-        for name in ("strict_convnet", "strict_convnet_relu")
-    }
-    assert count["strict_convnet"] == count["strict_convnet_relu"]
-    assert round(count["strict_convnet"] / 1000) == 484
+def test_the_square_is_normalised_apart_from_what_is_squared():
+    block, x = SquareBlock(3, 5, gain=0.5).double(), torch.randn(4, 3, 6, 6).double()
+    u = torch.nn.functional.conv2d(x, block.view[0].weight, padding=1)
+    mean, deviation = u.mean((0, 2, 3), keepdim=True), u.var((0, 2, 3), keepdim=True, correction=0)
+    u = 0.5 * (u - mean) / (deviation + 1e-5).sqrt()
+    square = u**2 - (u**2).mean((0, 2, 3), keepdim=True)
+    spread = (u**2).var((0, 2, 3), keepdim=True, correction=0)
+    torch.testing.assert_close(block(x), u + 0.25 * square / (spread + 1e-5).sqrt())
+    assert_polynomial(block.eval(), x, degree=2)
+
+
+@pytest.mark.parametrize("name, thousands", [("strict_convnet", 484), ("strict_resnet", 1538)])
+def test_it_has_the_size_it_is_known_for(name, thousands):
+    count, twin = (
+        sum(parameter.numel() for parameter in create_model(which).parameters()) for which in (name, f"{name}_relu")
+    )
+    assert count == twin
+    assert round(count / 1000) == thousands
+
+
+def test_every_block_doubles_the_degree():
+    network = create_model("strict_resnet", widths=(2, 3), depths=(2, 3)).double().eval()
+    assert_polynomial(network, torch.randn(1, 3, 4, 4).double(), degree=32)
 
 
 def test_the_twin_is_linear_on_each_side_of_its_kinks():
     block, x = ReluBlock(2, 3).double().eval(), torch.randn(1, 2, 4, 4).double()
     u, v = block.shortcut(x), block.branch(x)
     torch.testing.assert_close(block(x), (u + v * (v > 0)) / (1 + 1e-5) ** 0.5)
+    block = SquareReluBlock(2, 3).double().eval()
+    u = block.view(x)
+    torch.testing.assert_close(block(x), 0.5 * u * (u > 0) / (1 + 1e-5) ** 0.5 + u)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +74,20 @@ def test_the_twin_is_linear_on_each_side_of_its_kinks():
 def test_bad_arguments_are_refused_with_the_rule(arguments, message):
     with pytest.raises(ValueError, match=message):
         create_model("strict_convnet", **arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"widths": (4, 4), "depths": (1, 1, 1)}, "depths must have 2 numbers like widths"),
+        ({"widths": (4, 4), "depths": (1, 0)}, r"each at least 1, got \(1, 0\)"),
+        ({"widths": (), "depths": ()}, "at least one number"),
+        ({"block": "product"}, "block must be one of square, relu"),
+    ],
+)
+def test_bad_depths_are_refused_with_the_rule(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        create_model("strict_resnet", **arguments)
 
 
 def test_the_classifier_sees_the_means_of_cells():

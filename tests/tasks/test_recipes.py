@@ -124,6 +124,7 @@ PAIRS = [
     ("fashion_polynomial", "fashion_polynomial_relu"),
     ("cifar10_strict", "cifar10_strict_relu"),
     ("cifar10_strict_tame", "cifar10_strict_tame_relu"),
+    ("cifar10_strict_resnet", "cifar10_strict_resnet_relu"),
     ("fashion_strict", "fashion_strict_relu"),
 ]
 

@@ -24,6 +24,7 @@ __all__ = [
     "Normalize",
     "RandomCrop",
     "RandomFlip",
+    "RandomColour",
     "RandomLight",
     "RandomSimilarity",
     "Transform",
@@ -241,6 +242,26 @@ class RandomLight(Transform):
         mean = inputs.mean((1, 2, 3), keepdim=True)
         changed = (inputs - mean) * (1 + factor * self.contrast) + mean + offset * self.brightness * self.maximum
         return changed.clamp(0, self.maximum)
+
+
+@dataclass(frozen=True)
+class RandomColour(Transform):
+    """Make colours paler or more vivid at random.
+
+    Args:
+        most: Differences from a pixel's grey grow or shrink by up to this factor.
+        maximum: The value of white.
+    """
+
+    most: float
+    maximum: float = 255.0
+    draws = 1
+
+    def apply(self, inputs: Tensor, uniforms: Tensor) -> Tensor:
+        factor = self.most ** (2 * uniforms.float() - 1)[:, :, None, None]
+        inputs = inputs.float()
+        grey = inputs.mean(1, keepdim=True)
+        return ((inputs - grey) * factor + grey).clamp(0, self.maximum)
 
 
 def precompute(samples: SampleSet, transform: Transform, *, batch_size: int = 256) -> ArraySet:

@@ -1,7 +1,7 @@
-r"""A small convolutional polynomial: blocks :math:`\mathrm{BN}(u * v + u)`, where u and v are convolutions of the map.
+r"""Small convolutional polynomials: blocks of convolutions, batch norms and one product, with average pooling.
 
-Each block is one step and doubles the degree: 16 for four of them. Batch norm is affine at inference and pooling takes
-averages, so the network is a polynomial of the image, with few products in a row.
+Each block is one step and doubles the degree. Batch norm is affine at inference and pooling takes averages, so the
+network is a polynomial of the image.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pinets.models.parts import Classifier, choose
 from pinets.models.registry import register
 from pinets.polynomial import Step
 
-__all__ = ["ProductBlock", "ReluBlock", "SigmoidScale", "StrictConvNet"]
+__all__ = ["ProductBlock", "ReluBlock", "SigmoidScale", "SquareBlock", "SquareReluBlock", "StrictConvNet"]
 
 
 class SigmoidScale(nn.Module):
@@ -85,6 +85,68 @@ class ReluBlock(nn.Module):
         return self.norm(self.branch(x).relu() + self.shortcut(x))
 
 
+class GainBatchNorm(nn.BatchNorm2d):
+    """Batch norm whose scale starts at ``gain``."""
+
+    def __init__(self, channels: int, gain: float) -> None:
+        self.gain = gain
+        super().__init__(channels)
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        nn.init.constant_(self.weight, self.gain)
+
+
+class SquareBlock(nn.Module):
+    r""":math:`\mathrm{BN}(u * u) + u` with :math:`u = \mathrm{BN}(U x)`: the square and u are normalised apart.
+
+    One convolution for a doubled degree, where :class:`ProductBlock` has two. The norms start with scales of 1/2 and 1,
+    near the ratio of ReLU's second and first Hermite coefficients; a branch of a residual block has half of both.
+
+    Args:
+        in_channels: Channels that come in.
+        out_channels: Channels that come out.
+        gain: Factor of the scales at the start.
+
+    Example:
+        >>> SquareBlock(3, 8)(torch.randn(2, 3, 16, 16)).shape
+        torch.Size([2, 8, 16, 16])
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, *, gain: float = 1.0) -> None:
+        super().__init__()
+        self.view = normalised_conv(in_channels, out_channels, gain)  # u
+        self.step = Step(nn.Identity(), norm=GainBatchNorm(out_channels, gain / 2), carry={"gate": nn.Identity()})
+
+    def forward(self, x: Tensor) -> Tensor:
+        u = self.view(x)
+        return self.step(u, u)
+
+
+class SquareReluBlock(nn.Module):
+    r"""The twin of :class:`SquareBlock` with ReLU in place of the square: :math:`\mathrm{BN}(\max(u, 0)) + u`."""
+
+    def __init__(self, in_channels: int, out_channels: int, *, gain: float = 1.0) -> None:
+        super().__init__()
+        self.view = normalised_conv(in_channels, out_channels, gain)  # u
+        self.norm = GainBatchNorm(out_channels, gain / 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        u = self.view(x)
+        return self.norm(u.relu()) + u
+
+
+class ResidualBlock(nn.Module):
+    """A block of as many channels as its input, added to the input."""
+
+    def __init__(self, block: nn.Module) -> None:
+        super().__init__()
+        self.block = block
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.block(x)
+
+
 class StrictConvNet(Classifier):
     """Blocks with average pooling between them, averages of the last map, and a linear classifier.
 
@@ -142,21 +204,65 @@ def strict_convnet(
         "relu": ReluBlock,
     }
     make = choose(block, kinds, "block")
-    if not widths or min(widths) < 1:
-        raise ValueError(f"widths must have at least one number, each at least 1, got {tuple(widths)}")
-    check_at_least_one("in_channels", in_channels)
+    _check_widths(widths, in_channels)
     check_at_least_one("cells", cells)
     sizes = zip((in_channels, *widths[:-1]), widths, strict=True)
     blocks = [make(narrow, wide) for narrow, wide in sizes]
     return StrictConvNet(blocks, num_features=widths[-1], num_classes=num_classes, cells=cells)
 
 
-def normalised_conv(in_channels: int, out_channels: int) -> nn.Sequential:
+def strict_resnet(
+    *,
+    widths: Sequence[int] = (32, 64, 192, 256),
+    depths: Sequence[int] = (1, 2, 2, 2),
+    num_classes: int = 10,
+    in_channels: int = 3,
+    block: Literal["square", "relu"] = "square",
+) -> StrictConvNet:
+    """A deeper convolutional polynomial of the image, of squares in residual blocks, or its twin with ReLU.
+
+    Args:
+        widths: The channels of each stage.
+        depths: The blocks of each stage, of which all but the first are residual; the degree is 2 to the power of
+            their sum.
+        num_classes: Outputs; 0 for none.
+        in_channels: Channels of the images.
+        block: ``"square"`` for :class:`SquareBlock`, ``"relu"`` for :class:`SquareReluBlock`.
+
+    Example:
+        >>> from pinets.algebra import certify
+        >>> certify(strict_resnet(widths=(4, 4), depths=(1, 2)), torch.randn(1, 3, 8, 8)).degree
+        8
+    """
+    make = choose(block, {"square": SquareBlock, "relu": SquareReluBlock}, "block")
+    _check_widths(widths, in_channels)
+    if len(depths) != len(widths) or min(depths) < 1:
+        raise ValueError(f"depths must have {len(widths)} numbers like widths, each at least 1, got {tuple(depths)}")
+    stages = [
+        nn.Sequential(make(narrow, wide), *(ResidualBlock(make(wide, wide, gain=0.5)) for _ in range(depth - 1)))
+        for narrow, wide, depth in zip((in_channels, *widths[:-1]), widths, depths, strict=True)
+    ]
+    return StrictConvNet(stages, num_features=widths[-1], num_classes=num_classes)
+
+
+def normalised_conv(in_channels: int, out_channels: int, gain: float = 1.0) -> nn.Sequential:
     """A 3x3 convolution and a batch norm."""
-    return nn.Sequential(nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False), nn.BatchNorm2d(out_channels))
+    conv = nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False)
+    return nn.Sequential(conv, GainBatchNorm(out_channels, gain))
+
+
+def _check_widths(widths: Sequence[int], in_channels: int) -> None:
+    if not widths or min(widths) < 1:
+        raise ValueError(f"widths must have at least one number, each at least 1, got {tuple(widths)}")
+    check_at_least_one("in_channels", in_channels)
 
 
 _STRICT = partial(register, build=strict_convnet, input_shape=(3, 32, 32), toy={"widths": (4, 8)})
 
 _STRICT("strict_convnet", summary="a small convolutional polynomial of degree 16, certified: blocks BN(u * v + u)")
 _STRICT("strict_convnet_relu", block="relu", summary="the twin of strict_convnet, with ReLU")
+
+_RESNET = partial(register, build=strict_resnet, input_shape=(3, 32, 32), toy={"widths": (4, 8), "depths": (1, 2)})
+
+_RESNET("strict_resnet", summary="a convolutional polynomial of degree 128, certified: residual blocks BN(u * u) + u")
+_RESNET("strict_resnet_relu", block="relu", summary="the twin of strict_resnet, with ReLU")

@@ -17,6 +17,7 @@ from pinets.data import (
     DataError,
     ImageSet,
     Normalize,
+    RandomColour,
     RandomCrop,
     RandomFlip,
     RandomLight,
@@ -121,6 +122,7 @@ class Images:
         turn: The largest random rotation, in degrees, to either side.
         grow: The largest share by which images grow or shrink at random.
         light: The largest random change of contrast, as a share; brightness changes by half of it.
+        colour: The largest random change of how vivid colours are: up to ``1 + colour`` times as vivid, or as pale.
         limit: Train on this many images only, chosen evenly over the classes.
         size: Height and width, for datasets that can have several; the dataset's own default if left out.
     """
@@ -133,12 +135,13 @@ class Images:
     turn: float = 0.0
     grow: float = 0.0
     light: float = 0.0
+    colour: float = 0.0
     limit: int | None = None
     size: int | None = None
 
     def __post_init__(self) -> None:
         require_range("validation", self.validation, above=0, below=1)
-        for name in ("crop", "turn", "light"):
+        for name in ("crop", "turn", "light", "colour"):
             require_range(name, getattr(self, name), at_least=0)
         require_range("grow", self.grow, at_least=0, below=1)
         _check_counts(self.classes, self.limit)
@@ -169,6 +172,8 @@ class Images:
             augment.append(RandomFlip())
         if self.light:
             augment.append(RandomLight(contrast=self.light, brightness=self.light / 2))
+        if self.colour:
+            augment.append(RandomColour(1 + self.colour))
         crop = {} if in_memory else {"crop": to_json(splits.validation.crop)}  # applied while decoding
         return Inputs(
             _limited(splits, self.limit),
