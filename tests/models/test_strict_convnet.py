@@ -76,6 +76,18 @@ def test_bad_arguments_are_refused_with_the_rule(arguments, message):
         create_model("strict_convnet", **arguments)
 
 
+def test_a_mirrored_network_is_a_polynomial_that_mirroring_does_not_change():
+    options = {"widths": (2, 3), "depths": (1, 2)}
+    once = create_model("strict_resnet", **options).double()
+    network, x = create_model("strict_resnet", **options, mirror=True).double(), torch.randn(2, 3, 4, 4).double()
+    network.load_state_dict(once.state_dict())
+    torch.testing.assert_close(network(x), once(x))  # in training it is one network
+    network.eval(), once.eval()
+    torch.testing.assert_close(network(x), (once(x) + once(x.flip(-1))) / 2)
+    torch.testing.assert_close(network(x), network(x.flip(-1)))
+    assert_polynomial(network, x[:1], degree=8)
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

@@ -155,10 +155,20 @@ class StrictConvNet(Classifier):
         num_features: Channels of the last block.
         num_classes: Outputs; 0 for none, so that the network returns its pooled features.
         cells: The last map is averaged over each of ``cells`` x ``cells`` cells; 1 for one average of the whole map.
+        mirror: Whether evaluation takes the average over the image and its mirror image.
     """
 
-    def __init__(self, blocks: Sequence[nn.Module], *, num_features: int, num_classes: int, cells: int = 1) -> None:
+    def __init__(
+        self,
+        blocks: Sequence[nn.Module],
+        *,
+        num_features: int,
+        num_classes: int,
+        cells: int = 1,
+        mirror: bool = False,
+    ) -> None:
         super().__init__()
+        self.mirror = mirror
         self.blocks = nn.ModuleList(blocks)
         self.pool = nn.AvgPool2d(2)
         self.cells = cells
@@ -167,6 +177,11 @@ class StrictConvNet(Classifier):
 
     def forward_features(self, x: Tensor) -> Tensor:
         """The map of features after the last block."""
+        if self.mirror and not self.training:
+            return (self._features(x) + self._features(x.flip(-1)).flip(-1)) / 2
+        return self._features(x)
+
+    def _features(self, x: Tensor) -> Tensor:
         for number, block in enumerate(self.blocks):
             x = block(x if number == 0 else self.pool(x))
         return x
@@ -218,6 +233,7 @@ def strict_resnet(
     num_classes: int = 10,
     in_channels: int = 3,
     block: Literal["square", "relu"] = "square",
+    mirror: bool = False,
 ) -> StrictConvNet:
     """A deeper convolutional polynomial of the image, of squares in residual blocks, or its twin with ReLU.
 
@@ -228,6 +244,7 @@ def strict_resnet(
         num_classes: Outputs; 0 for none.
         in_channels: Channels of the images.
         block: ``"square"`` for :class:`SquareBlock`, ``"relu"`` for :class:`SquareReluBlock`.
+        mirror: Whether evaluation takes the average over the image and its mirror image, in twice the time.
 
     Example:
         >>> from pinets.algebra import certify
@@ -242,7 +259,7 @@ def strict_resnet(
         nn.Sequential(make(narrow, wide), *(ResidualBlock(make(wide, wide, gain=0.5)) for _ in range(depth - 1)))
         for narrow, wide, depth in zip((in_channels, *widths[:-1]), widths, depths, strict=True)
     ]
-    return StrictConvNet(stages, num_features=widths[-1], num_classes=num_classes)
+    return StrictConvNet(stages, num_features=widths[-1], num_classes=num_classes, mirror=mirror)
 
 
 def normalised_conv(in_channels: int, out_channels: int, gain: float = 1.0) -> nn.Sequential:
