@@ -12,7 +12,7 @@ from pinets.data import (
     RandomFlip,
     precompute,
 )
-from pinets.data.transforms import RandomColour, RandomLight, RandomSimilarity
+from pinets.data.transforms import RandomColour, RandomErase, RandomGrain, RandomLight, RandomSimilarity
 
 
 def images(count=64, channels=3, height=9, width=7, seed=0):
@@ -75,7 +75,8 @@ def test_the_same_generator_gives_the_same_batch_whatever_the_global_one_does():
 
 @pytest.mark.parametrize("make", [lambda t: t, lambda t: Chunked(t, rows=5)])
 def test_rows_depend_on_their_own_numbers_only(make):
-    transform = make(Compose(RandomCrop(2), RandomFlip(), Normalize((0.0,) * 3, (1.0,) * 3)))
+    steps = (RandomCrop(2), RandomFlip(), RandomErase(3), RandomGrain(0.5), Normalize((0.0,) * 3, (1.0,) * 3))
+    transform = make(Compose(*steps))
     batch, uniforms = images(), torch.rand(64, transform.draws, dtype=torch.float64)
     whole = transform.apply(batch, uniforms)
     assert torch.equal(whole[20:37], transform.apply(batch[20:37], uniforms[20:37]))
@@ -98,6 +99,8 @@ def test_random_transforms_need_a_generator():
     [
         (lambda: RandomCrop(0), "padding must be at least 1, got 0"),
         (lambda: RandomFlip(1.5), r"between 0 and 1, got 1\.5"),
+        (lambda: RandomErase(0), "side must be at least 1, got 0"),
+        (lambda: RandomGrain(0.1, probability=0.0), r"above 0 and be at most 1, got 0\.0"),
         (lambda: Normalize((0.0,), (1.0, 1.0)), "got 1 and 2"),
         (lambda: Normalize((0.0,), (0.0,)), "must be positive"),
         (lambda: Normalize((0.0,), (1.0,))(images()), "is for 1 channels, got a batch of shape"),
@@ -182,6 +185,26 @@ def test_colours_move_from_grey_or_towards_it():
     expected = torch.tensor([[95.0, 105.0, 130.0], [80.0, 100.0, 150.0], [50.0, 90.0, 190.0]])
     torch.testing.assert_close(changed[:, :, 0, 0], expected)
     assert RandomColour(9.0).apply(images, torch.ones(3, 1).double()).aminmax() == (0, 255)
+
+
+def test_erasing_fills_a_square_with_the_mean_colour():
+    batch = images(2, height=8, width=6)
+    uniforms = torch.tensor([[0.5, 0.5], [0.0, 0.99]], dtype=torch.float64)  # centres (4, 3) and (0, 5)
+    expected = batch.float()
+    expected[0, :, 2:6, 1:5] = batch[0].float().mean((1, 2))[:, None, None]
+    expected[1, :, :2, 3:] = batch[1].float().mean((1, 2))[:, None, None]
+    torch.testing.assert_close(RandomErase(4).apply(batch, uniforms), expected)
+
+
+def test_grain_is_gaussian_noise_on_some_images():
+    batch = torch.full((4000, 3, 8, 8), 127.5)
+    changes = RandomGrain(0.1, probability=0.25)(batch, torch.Generator().manual_seed(0)) - batch
+    deviations = changes.flatten(1).std(1) / 255
+    noisy = deviations > 0
+    assert abs(noisy.double().mean() - 0.25) < 4 * (0.25 * 0.75 / 4000) ** 0.5
+    assert abs(deviations[noisy].mean() - 0.05) < 4 * 0.1 / (12 * 1000) ** 0.5  # uniform between 0 and 0.1
+    assert abs((changes[noisy] / changes[noisy].std((1, 2, 3), keepdim=True)).pow(4).mean() - 3) < 0.1  # Gaussian
+    assert RandomGrain(9.0, probability=1.0)(batch, torch.Generator()).aminmax() == (0, 255)
 
 
 @pytest.mark.parametrize("arguments", [(-1, 0, 0), (0, 1, 0), (0, 0, -1)])

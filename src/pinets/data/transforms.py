@@ -22,9 +22,11 @@ __all__ = [
     "Chunked",
     "Compose",
     "Normalize",
-    "RandomCrop",
-    "RandomFlip",
     "RandomColour",
+    "RandomCrop",
+    "RandomErase",
+    "RandomFlip",
+    "RandomGrain",
     "RandomLight",
     "RandomSimilarity",
     "Transform",
@@ -262,6 +264,62 @@ class RandomColour(Transform):
         inputs = inputs.float()
         grey = inputs.mean(1, keepdim=True)
         return ((inputs - grey) * factor + grey).clamp(0, self.maximum)
+
+
+@dataclass(frozen=True)
+class RandomErase(Transform):
+    """Fill a square at a random place with the image's mean colour (cutout).
+
+    Args:
+        side: Of the square, in pixels. Its centre is any pixel, so that edges of the image cut parts of it off.
+    """
+
+    side: int
+    draws = 2
+
+    def __post_init__(self) -> None:
+        if self.side < 1:
+            raise ValueError(f"side must be at least 1, got {self.side}")
+
+    def apply(self, inputs: Tensor, uniforms: Tensor) -> Tensor:
+        inputs = inputs.float()
+        inside = []
+        for axis, size in enumerate(inputs.shape[-2:]):
+            first = whole_number(uniforms[:, axis, None], size) - self.side // 2
+            place = torch.arange(size, device=inputs.device)
+            inside.append((place >= first) & (place < first + self.side))
+        rows, columns = inside
+        erased = rows[:, None, :, None] & columns[:, None, None, :]
+        return torch.where(erased, inputs.mean((2, 3), keepdim=True), inputs)
+
+
+@dataclass(frozen=True)
+class RandomGrain(Transform):
+    """Add Gaussian noise to some of the images, a different amount to each.
+
+    Args:
+        largest: The largest standard deviation, as a share of ``maximum``.
+        probability: Of getting any; the others stay as they are.
+        maximum: The value of white.
+    """
+
+    largest: float
+    probability: float = 0.2
+    maximum: float = 255.0
+    draws = 2
+
+    def __post_init__(self) -> None:
+        if not 0 < self.probability <= 1:
+            raise ValueError(f"probability must lie above 0 and be at most 1, got {self.probability}")
+
+    def apply(self, inputs: Tensor, uniforms: Tensor) -> Tensor:
+        inputs = inputs.float()
+        amount = (1 - uniforms[:, 0].float() / self.probability).clamp(min=0)  # uniform in (0, 1], or 0
+        deviation = amount * self.largest * self.maximum
+        seeds = whole_number(uniforms[:, 1], 2**53).tolist()  # of each image, whichever process holds it
+        noise = [torch.randn(inputs.shape[1:], generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+        grain = torch.stack(noise).to(inputs) * deviation[:, None, None, None]
+        return (inputs + grain).clamp(0, self.maximum)
 
 
 def precompute(samples: SampleSet, transform: Transform, *, batch_size: int = 256) -> ArraySet:

@@ -19,7 +19,9 @@ from pinets.data import (
     Normalize,
     RandomColour,
     RandomCrop,
+    RandomErase,
     RandomFlip,
+    RandomGrain,
     RandomLight,
     RandomSimilarity,
     SampleSet,
@@ -123,6 +125,8 @@ class Images:
         grow: The largest share by which images grow or shrink at random.
         light: The largest random change of contrast, as a share; brightness changes by half of it.
         colour: The largest random change of how vivid colours are: up to ``1 + colour`` times as vivid, or as pale.
+        erase: The side, in pixels, of a square that is filled with the image's mean colour; 0 for none.
+        grain: The largest standard deviation of random noise, as a share of white; a fifth of the images get some.
         limit: Train on this many images only, chosen evenly over the classes.
         size: Height and width, for datasets that can have several; the dataset's own default if left out.
     """
@@ -136,12 +140,14 @@ class Images:
     grow: float = 0.0
     light: float = 0.0
     colour: float = 0.0
+    erase: int = 0
+    grain: float = 0.0
     limit: int | None = None
     size: int | None = None
 
     def __post_init__(self) -> None:
         require_range("validation", self.validation, above=0, below=1)
-        for name in ("crop", "turn", "light", "colour"):
+        for name in ("crop", "turn", "light", "colour", "erase", "grain"):
             require_range(name, getattr(self, name), at_least=0)
         require_range("grow", self.grow, at_least=0, below=1)
         _check_counts(self.classes, self.limit)
@@ -170,10 +176,14 @@ class Images:
             augment.append(RandomCrop(shift))
         if self.flip:
             augment.append(RandomFlip())
+        if self.erase:
+            augment.append(RandomErase(self.erase))
         if self.light:
             augment.append(RandomLight(contrast=self.light, brightness=self.light / 2))
         if self.colour:
             augment.append(RandomColour(1 + self.colour))
+        if self.grain:
+            augment.append(RandomGrain(self.grain))
         crop = {} if in_memory else {"crop": to_json(splits.validation.crop)}  # applied while decoding
         return Inputs(
             _limited(splits, self.limit),
