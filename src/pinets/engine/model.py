@@ -83,15 +83,18 @@ class Model:
         return replace(self, options={**self.options, **options})
 
     def set_option(self, key: str, text: str, inside: str) -> Self:
-        """The same model with an option read from text. The model itself refuses options that it does not have."""
+        """The same model with an option read from text; :meth:`check_options` follows when all are set."""
         value = parse(Option, text, f"{inside}.{key}")
         try:
-            changed = self.with_options(**{key: value})
-            with torch.device("meta"):
-                replace(changed, weights=None).build(classes=2)
-        except (TypeError, ValueError) as error:
+            return self.with_options(**{key: value})
+        except ValueError as error:
             raise RecipeError(f"{inside}.{key}: {error}") from error
-        return changed
+
+    def check_options(self) -> None:
+        """Let the model refuse options that it does not have, or values that do not fit each other."""
+        if not self.is_expression:  # which has none
+            with torch.device("meta"):
+                replace(self, weights=None).build(classes=2)
 
 
 class Network(Model):

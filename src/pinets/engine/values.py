@@ -50,12 +50,28 @@ def set_values(recipe: T, changes: Iterable[str]) -> T:
     Traceback (most recent call last):
     pinets.engine.values.RecipeError: lr must be a number, got 'fast'
     """
+    options: dict[str, list[str]] = {}  # the keys of options, by the part that has them
     for change in changes:
         key, separator, text = change.partition("=")
-        if not separator or not key.strip():
+        key = key.strip()
+        if not separator or not key:
             raise RecipeError(f"a change must have the form key=value, got {change!r}")
-        recipe = _set(recipe, key.strip().split("."), text.strip(), "")
+        recipe = _set(recipe, key.split("."), text.strip(), "")
+        if part := _part_with_options(recipe, key):
+            options.setdefault(part, []).append(key)
+    for part, keys in options.items():  # only now: they may fit each other alone
+        try:
+            getattr(recipe, part).check_options()
+        except (TypeError, ValueError) as error:
+            raise RecipeError(f"{', '.join(keys)}: {error}") from error
     return recipe
+
+
+def _part_with_options(recipe: Any, key: str) -> str:
+    """The part of a recipe whose option a key is, such as ``model`` for ``model.width``; empty for any other key."""
+    part, _, name = key.partition(".")
+    found = getattr(recipe, part, None)
+    return part if hasattr(found, "check_options") and name not in get_type_hints(type(found)) else ""
 
 
 def _set(value: Any, path: list[str], text: str, done: str) -> Any:
