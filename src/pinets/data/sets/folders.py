@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -21,6 +22,7 @@ __all__ = [
     "FolderSet",
     "class_names",
     "crops",
+    "files_in",
     "image_files",
     "label_folders",
     "read_class_folders",
@@ -105,13 +107,18 @@ def read_class_folders(folder: Path, crop: Crop, classes: Sequence[str] | None =
 
 
 def class_names(folder: Path, classes: Sequence[str] | None = None) -> list[str]:
-    """The names of the folders in ``folder``, one for each class; all must be among ``classes`` if these are given."""
+    """The names of the folders in ``folder``, one for each class; all must be among ``classes`` if these are given.
+
+    Hidden folders are left out, such as Jupyter's ``.ipynb_checkpoints``.
+    """
     if not folder.is_dir():
         raise MissingDataError(f"{folder} is missing")
-    found = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    found = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     if not found:
         raise MissingDataError(f"{folder} has no folders: there must be one for each class")
     for name in found:
+        if any("\ud800" <= letter <= "\udfff" for letter in name):  # Python's stand-ins for bytes
+            raise DataError(f"{folder}: the name of a class must be UTF-8, got the folder {os.fsencode(name)!r}")
         if classes is not None and name not in classes:
             raise DataError(f"{folder / name}: there is no class {name!r} in the training data")
     return found
@@ -165,7 +172,21 @@ def read_listed_images(folder: Path, listing: Mapping[str, str], crop: Crop, cla
 
 def image_files(folder: Path) -> list[str]:
     """All images in a folder and the folders in it, in a fixed order."""
-    return sorted(str(path) for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+    return sorted(map(str, files_in(folder, IMAGE_SUFFIXES)))
+
+
+def files_in(folder: Path, suffixes: Collection[str]) -> list[Path]:
+    """All files with one of the endings, in a folder and the folders in it.
+
+    Hidden ones are left out: copies in Jupyter's ``.ipynb_checkpoints``, and ``._cat.jpg`` of macOS, which is no image.
+    """
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in suffixes
+        and path.is_file()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
 
 
 def read_pictures(

@@ -52,7 +52,9 @@ def _finite(shapes: Tensor, source: object) -> Tensor:
 
 def _mesh_files(folder: Path) -> list[Path]:
     """The meshes in a folder, in the order of their names."""
-    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
+    files = sorted(
+        file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
+    )
     if not files:
         raise DataError(f"{folder} has no mesh: no file that ends in {', '.join(SUFFIXES)}")
     return files

@@ -8,7 +8,7 @@ import torch
 
 from pinets.data.errors import DataError
 from pinets.data.samples import ClipSet, Splits
-from pinets.data.sets.folders import class_names
+from pinets.data.sets.folders import class_names, files_in
 from pinets.data.splits import divide, hold_out
 from pinets.tasks.classification.speech.audio import SOUND_SUFFIXES, read_clips
 
@@ -36,14 +36,10 @@ def read_sound_folder(folder: Path, *, validation: float = 0.1, seed: int = 0) -
 
 def _read_classes(folder: Path, classes: tuple[str, ...] | None = None) -> ClipSet:
     found = tuple(class_names(folder, classes))
-    paths = [path for name in found for path in sorted((folder / name).rglob("*")) if _is_sound(path)]
+    paths = [path for name in found for path in files_in(folder / name, SOUND_SUFFIXES)]
     names = classes or found
     labels = [names.index(path.relative_to(folder).parts[0]) for path in paths]
     for name in found:
         if names.index(name) not in labels:
             raise DataError(f"{folder / name} holds no {' or '.join(SOUND_SUFFIXES)} files")
     return ClipSet(read_clips(paths, convert=True), torch.tensor(labels), names)
-
-
-def _is_sound(path: Path) -> bool:
-    return path.suffix.lower() in SOUND_SUFFIXES and path.is_file()
