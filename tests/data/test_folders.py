@@ -1,9 +1,10 @@
 import io
+import os
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
 from pinets.data import Batches, CentreCrop, DataError, FolderSet, MissingDataError, RandomResizedCrop, load
 from pinets.data.formats.images import decode_image
@@ -260,5 +261,43 @@ def test_too_few_images_are_told_with_the_folder_and_the_number_that_works(tmp_p
 def test_images_of_more_than_8_bits_are_refused_and_not_cut_off(dtype, mode):
     buffer = io.BytesIO()
     Image.fromarray(np.full((8, 8), 300, dtype=dtype)).save(buffer, format="TIFF")
-    with pytest.raises(DataError, match=rf"deep\.tif: has mode {mode}.*; images must have 8 bits a channel"):
+    with pytest.raises(DataError, match=rf"^deep\.tif: has mode {mode}.*; images must have 8 bits a channel"):
         decode_image(buffer.getvalue(), "deep.tif", CentreCrop(8, 8), ())
+
+
+@pytest.mark.parametrize("orientation", range(1, 10))  # there is no 9
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+def test_photos_are_turned_as_their_camera_noted(orientation, kind):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    buffer = io.BytesIO()
+    Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save(buffer, kind, exif=exif)
+    upright = np.array(ImageOps.exif_transpose(Image.open(buffer)))
+    found = decode_image(buffer.getvalue(), "photo", CentreCrop(8, 8), (), channels=1)
+    assert np.array_equal(found[0].numpy(), upright)
+
+
+def test_damaged_notes_of_a_camera_do_not_spoil_the_picture():
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), "white").save(buffer, "PNG", exif=b"Exif\0\0nonsense")
+    assert (decode_image(buffer.getvalue(), "photo", CentreCrop(8, 8), ()) == 255).all()
+
+
+def test_what_is_hidden_is_no_class_and_no_image(tmp_path):
+    write(tmp_path, ["ant", "bee"], 4)
+    write(tmp_path / "bee", [".ipynb_checkpoints"], 4)  # copies of images
+    (tmp_path / ".ipynb_checkpoints").mkdir()
+    (tmp_path / "ant" / "._1.png").write_bytes(b"\0\5\26\7")  # macOS
+    samples = read_class_folders(tmp_path, CentreCrop(4, 4))
+    assert samples.classes == ("ant", "bee")
+    assert samples.labels.tolist() == [0] * 4 + [1] * 4
+
+
+def test_a_class_whose_name_is_not_utf8_is_told(tmp_path):
+    write(tmp_path, ["ant", "bee"], 4)
+    try:
+        os.rename(os.fsencode(tmp_path / "bee"), os.fsencode(tmp_path) + b"/b\xe4r")
+    except OSError:
+        pytest.skip("this file system takes UTF-8 alone")
+    with pytest.raises(DataError, match=r"the name of a class must be UTF-8, got the folder b'b\\xe4r'"):
+        read_class_folders(tmp_path, CentreCrop(4, 4))

@@ -29,6 +29,8 @@ __all__ = [
 ]
 
 _TRIES = 10  # to find a box that fits into the image
+_ORIENTATION = 0x0112  # EXIF's tag
+_TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # its values, as PIL.Image.Transpose
 _GREY = ("1", "L", "LA")  # Pillow's modes of images with one channel, with or without transparency
 
 
@@ -104,6 +106,8 @@ def open_image(file: Path | io.BytesIO, name: str | Path) -> Iterator[Any]:
     try:
         with image_module.open(file) as image:
             yield image
+    except DataError:  # names the file already
+        raise
     except image_module.UnidentifiedImageError as error:  # Pillow's own text names an address in memory
         raise DataError(f"{name}: cannot be decoded as an image (it does not begin as one)") from error
     # what Pillow raises for damaged files: OSError, SyntaxError and ValueError by format, and for a bomb its own
@@ -118,7 +122,7 @@ def is_grey(encoded: bytes, name: str) -> bool:
 
 
 def decode_image(encoded: bytes, name: str, crop: Crop, uniforms: Sequence[float], channels: int = 3) -> Tensor:
-    """Decode an image to uint8 of shape (channels, size, size).
+    """Decode an image to uint8 of shape (channels, size, size), turned as its EXIF data say.
 
     Args:
         encoded: The bytes of an image file.
@@ -131,11 +135,22 @@ def decode_image(encoded: bytes, name: str, crop: Crop, uniforms: Sequence[float
     with open_image(io.BytesIO(encoded), name) as image:
         if image.mode.startswith(("I", "F")):  # Pillow would cut such values off at 255
             raise DataError(f"{name}: has mode {image.mode}; images must have 8 bits a channel")
+        image = _upright(image)
         width, height = image.size
         box = crop.box(width, height, uniforms)
         picture = image.convert("L" if channels == 1 else "RGB").resize((crop.size, crop.size), bilinear, box=box)
     pixels = torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8)
     return pixels.view(crop.size, crop.size, channels).permute(2, 0, 1)
+
+
+def _upright(image: Any) -> Any:
+    """The image as viewers and browsers show it: cameras store photos as the sensor saw them, with a note."""
+    image.load()  # a damaged picture is refused here
+    try:
+        noted = image.getexif().get(_ORIENTATION)
+    except Exception:  # damaged notes, for which Pillow raises anything, are no reason to refuse the picture
+        return image
+    return image.transpose(_TURNS[noted]) if noted in _TURNS else image
 
 
 def encode_png(image: Tensor) -> bytes:
