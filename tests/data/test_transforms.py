@@ -64,6 +64,15 @@ def test_normalize_of_a_set_gives_mean_zero_and_deviation_one():
     torch.testing.assert_close(whole.std((0, 2, 3), correction=0), torch.ones(3).double(), rtol=0, atol=1e-6)
 
 
+def test_a_channel_that_is_empty_in_all_images_stays_so():
+    pixels = images(50)
+    pixels[:, 2] = 0
+    samples = ImageSet(pixels, torch.zeros(50).long(), ("a",))
+    normalize = Normalize.of(samples)
+    assert normalize.std[2] == 1
+    assert (normalize(pixels)[:, 2] == 0).all()
+
+
 def test_the_same_generator_gives_the_same_batch_whatever_the_global_one_does():
     transform = Compose(RandomCrop(2), RandomFlip(), Normalize((0.0,) * 3, (1.0,) * 3))
     torch.manual_seed(0)

@@ -168,7 +168,8 @@ class Normalize(Transform):
         for channel in samples.images.unbind(1):
             share = torch.bincount(channel.flatten(), minlength=256).double() / channel.numel()
             mean.append(float((share * value).sum()))
-            std.append(float((share * (value - mean[-1]).square()).sum().sqrt()))
+            deviation = float((share * (value - mean[-1]).square()).sum().sqrt())
+            std.append(deviation or 1.0)  # a channel that is empty in all images stays so
         return cls(tuple(mean), tuple(std))
 
     def range(self) -> tuple[Tensor, Tensor]:
