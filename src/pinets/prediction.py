@@ -19,7 +19,7 @@ from pinets.data import CentreCrop, Crop, DataError, MissingDataError, Normalize
 from pinets.data.formats.images import decode_image
 from pinets.data.formats.npy import open_array
 from pinets.data.formats.text import read_table
-from pinets.data.sets.folders import IMAGE_SUFFIXES
+from pinets.data.sets.folders import IMAGE_SUFFIXES, files_in
 from pinets.export import Metadata, read_metadata
 from pinets.tasks.classification.speech.audio import SOUND_SUFFIXES, read_clips
 from pinets.tasks.classification.speech.augment import speech_features
@@ -28,6 +28,7 @@ __all__ = ["Prediction", "Predictor", "UntrustedFileError", "load_predictor", "p
 
 _BATCH = 64
 _TABLES = (".csv", ".npy")
+_KNOWN = {*IMAGE_SUFFIXES, *SOUND_SUFFIXES, *_TABLES}
 
 
 class UntrustedFileError(ValueError):
@@ -147,14 +148,16 @@ def load_predictor(model: str | Path, *, data_dir: str | Path | None = None, tru
     """The network that a text stands for, with what is known of its inputs."""
     text = str(model)
     if text.endswith(".onnx"):
-        return _with(_run_onnx(text), read_metadata(text))
+        known = read_metadata(text)  # first: it names a file that is missing or damaged
+        return _with(_run_onnx(text), known)
     if text.endswith(".pt2"):
         if not trust:
             raise UntrustedFileError(
                 f"{text}: torch may execute what a .pt2 file says; trust it only if it is your own, or use an ONNX file"
             )
+        known = read_metadata(text)
         program = torch.export.load(text)
-        return _with(_run_module(program.module(), program.parameters()), read_metadata(text))
+        return _with(_run_module(program.module(), program.parameters()), known)
     found = resolve(text, data_dir=data_dir)
     if found.estimator is not None:
         return _of_estimator(found.estimator)
@@ -243,12 +246,12 @@ def _by_kind(inputs: Sequence[str | Path]) -> Iterator[tuple[str, list[str]]]:
     for given in map(Path, inputs):
         if not given.exists():
             raise MissingDataError(f"there is no file or folder {given}")
-        files = sorted(path for path in given.rglob("*") if _kind(path)) if given.is_dir() else [given]
+        files = files_in(given, _KNOWN) if given.is_dir() else [given]
         if not files:
             raise DataError(f"{given} holds no images, sounds or tables")
         for path in files:
             if _kind(path) == "":
-                known = ", ".join(sorted({*IMAGE_SUFFIXES, *SOUND_SUFFIXES, *_TABLES}))
+                known = ", ".join(sorted(_KNOWN))
                 raise DataError(f"{path}: what it holds cannot be told from its name; known endings are {known}")
         for kind in dict.fromkeys(map(_kind, files)):
             yield kind, [str(path) for path in files if _kind(path) == kind]

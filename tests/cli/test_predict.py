@@ -108,6 +108,29 @@ def test_files_that_cannot_be_read_are_named(tiny_run, tmp_path, capsys):
     assert main(["predict", "nonsense(", "x.png"]) == 2
 
 
+@pytest.mark.parametrize("suffix", [".onnx", ".pt2"])
+def test_exported_files_that_are_missing_or_damaged_are_named(suffix, tmp_path, capfd):
+    (tmp_path / "rows.csv").write_text("1,2,3\n")
+    file = tmp_path / f"m{suffix}"
+    for content, message in ((None, "there is no file"), (b"junk", "is not a complete"), (b"", "m")):
+        if content is not None:
+            file.write_bytes(content)
+        assert main(["predict", str(file), str(tmp_path / "rows.csv"), "--trust"]) == 1
+        (line,) = capfd.readouterr().err.splitlines()
+        assert line.startswith("pinets predict: ")
+        assert str(file) in line
+        assert message in line
+
+
+def test_in_a_folder_what_is_hidden_or_no_file_is_left_out(tiny_run, digit, capsys):
+    folder = digit[0].parent
+    (folder / "._three.png").write_bytes(b"\0\5\26\7")  # macOS
+    (folder / "empty.png").mkdir()
+    (folder / "gone.png").symlink_to(folder / "nowhere.png")
+    assert main(["predict", str(tiny_run[0]), str(folder)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
 def test_a_file_that_can_execute_code_must_be_trusted(tmp_path, capsys):
     (tmp_path / "rows.csv").write_text("1,2,3\n")
     assert main(["export", "CCP(3, 2, rank=2, order=2)", "--to", "torch_export", "--out", str(tmp_path / "m.pt2")]) == 0

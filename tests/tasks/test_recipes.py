@@ -161,7 +161,7 @@ def test_options_of_the_model_that_fit_each_other_alone_are_checked_together():
     both = ["model.widths=4,8", "model.depths=1,2"]
     for changes in (both, both[::-1]):
         assert recipes.get_recipe("cifar10_strict_resnet", "full", changes).model.options["depths"] == (1, 2)
-    with pytest.raises(recipes.RecipeError, match=r"model\.depths: depths must have 4 numbers like widths, .* \(1, 2\)"):
+    with pytest.raises(recipes.RecipeError, match=r"model\.depths: depths must have 4 numbers like widths"):
         recipes.get_recipe("cifar10_strict_resnet", "full", both[1:])
     with pytest.raises(recipes.RecipeError, match=r"model\.widths, model\.deths: .*no argument 'deths'"):
         recipes.get_recipe("cifar10_strict_resnet", "full", [both[0], "model.deths=1,2"])
