@@ -180,7 +180,8 @@ def _with(run: Callable[[Tensor], Tensor], known: Metadata) -> Predictor:
 def _run_onnx(path: str) -> Callable[[Tensor], Tensor]:
     session = require("onnxruntime", extra="deploy").InferenceSession(path, providers=["CPUExecutionProvider"])
     first = session.get_inputs()[0]
-    dtype = torch.float64 if first.type == "tensor(double)" else torch.float32  # double: the polynomial of an estimator
+    # double: the polynomial of an estimator
+    dtype = {"tensor(double)": torch.float64, "tensor(float16)": torch.float16}.get(first.type, torch.float32)
     return lambda batch: torch.from_numpy(session.run(None, {first.name: batch.to(dtype).numpy()})[0])
 
 

@@ -8,10 +8,10 @@ import numpy
 import pytest
 import torch
 
-from pinets import resolve
+from pinets import CCP, resolve
 from pinets.cli import main
 from pinets.data.formats.images import encode_png
-from pinets.export import read_metadata
+from pinets.export import export, read_metadata
 from pinets.prediction import predict
 
 pytest.importorskip("PIL")
@@ -120,6 +120,16 @@ def test_exported_files_that_are_missing_or_damaged_are_named(suffix, tmp_path, 
         assert line.startswith("pinets predict: ")
         assert str(file) in line
         assert message in line
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_an_onnx_file_gets_numbers_of_its_type(dtype, tmp_path):
+    pytest.importorskip("onnxscript")
+    network, row = CCP(3, 2, rank=2, order=2, dtype=dtype), torch.tensor([[1.0, 2.0, 3.0]], dtype=dtype)
+    export(network, row, tmp_path / "m.onnx", to="onnx")
+    (tmp_path / "rows.csv").write_text("1,2,3\n")
+    (found,) = predict(tmp_path / "m.onnx", [tmp_path / "rows.csv"])
+    assert found.scores == pytest.approx(network(row)[0].tolist(), rel=1e-2)
 
 
 def test_in_a_folder_what_is_hidden_or_no_file_is_left_out(tiny_run, digit, capsys):

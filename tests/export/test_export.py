@@ -174,6 +174,8 @@ def test_bad_requests_are_refused_with_the_rule(tmp_path):
         export(model, x, tmp_path / "m.safetensors", to="safetensors", fold=True)
     with pytest.raises(ValueError, match="must be finite"):
         export(model, x * torch.nan, tmp_path / "m.onnx", to="onnx")
+    with pytest.raises(ValueError, match=r"does not take the example, of shape \(2, 6\) float64: .*dtype"):
+        export(model, x.double(), tmp_path / "m.pt2", to="torch_export")  # as from NumPy; no runtime could load it
     with pytest.raises(ValueError, match=r"must end in one of \.onnx"):
         read_metadata(tmp_path / "m.pth")
     with pytest.raises(FileNotFoundError, match="there is no file"):

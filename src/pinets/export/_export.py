@@ -84,6 +84,8 @@ def export(
     path = Path(path)
     if path.suffix != SUFFIXES[to]:
         raise ValueError(f"a file for {to} must end in {SUFFIXES[to]}, got {path}")
+    if to != "safetensors":
+        _require_runs(model, example)
     known = describe(model, example) if metadata is None else metadata
     if to == "safetensors":
         write_safetensors(path, model, known)
@@ -111,6 +113,17 @@ def read_metadata(path: str | Path) -> Metadata:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     return readers[path.suffix](path)
+
+
+def _require_runs(model: nn.Module, example: Tensor) -> None:
+    """Refuse an example of another type or shape than the network takes: tracing would let some of these pass."""
+    try:
+        with evaluating(model), torch.no_grad(), torch.random.fork_rng(devices=[]):
+            model(example)
+    except RuntimeError as error:
+        text = str(error).strip().partition("\n")[0]
+        kind = f"{tuple(example.shape)} {str(example.dtype).removeprefix('torch.')}"
+        raise ValueError(f"the network does not take the example, of shape {kind}: {text}") from error
 
 
 def _program(model: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
