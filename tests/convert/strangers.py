@@ -265,6 +265,13 @@ class TwoInputs(VisionBasic):
         return super().forward(x) + y
 
 
+class OptionalInput(VisionBasic):
+    """A network calls it with a shift, or without."""
+
+    def forward(self, x, shift=None):
+        return super().forward(x if shift is None else x + shift)
+
+
 class Network(nn.Module):
     """Named as torchvision's and timm's."""
 

@@ -147,7 +147,8 @@ def test_a_converted_resnet18_has_the_parameters_of_its_prodpoly_version():
         ("Clipped", "not activation\\(branch \\+ shortcut\\)"),
         ("ExtraLayer", "the place of its layer 'attention' \\(Squeeze\\) is not known"),
         ("OwnParameter", "it has a parameter or buffer 'gamma'"),
-        ("TwoInputs", "does not run on an input of shape"),
+        ("TwoInputs", "it takes '\\w+' beside its input, which would be lost"),
+        ("OptionalInput", "it takes 'shift' beside its input, which would be lost"),
     ],
 )
 def test_what_is_not_what_it_seems_is_kept_and_the_reason_given(strangers, block, reason, x):
@@ -199,6 +200,12 @@ def test_hooks_are_not_lost(strangers):
     network = strangers.Network(strangers.VisionBasic)
     network.layer1[0].register_forward_hook(lambda *_: None)
     assert to_pinet(network).report.kept == {"layer1.0": "it has hooks, which would be lost"}
+
+
+def test_a_network_may_ask_its_blocks_for_their_attributes(strangers):
+    network = strangers.Network(strangers.VisionBasic)
+    pinet, _ = to_pinet(network)
+    assert [block.stride for block in pinet.layer2] == [block.stride for block in network.layer2] == [2, 1]
 
 
 def test_stages_are_chosen_by_path(strangers, x):

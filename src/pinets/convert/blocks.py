@@ -75,7 +75,7 @@ def registered_parts(block: nn.Module) -> Parts | None:
 
 
 class SplitBlock(nn.Module):
-    """A residual block made of another block's layers, which keep their names, with its own join.
+    """A residual block made of another block's layers and attributes, which keep their names, with its own join.
 
     Args:
         block: The block whose layers are used.
@@ -85,6 +85,9 @@ class SplitBlock(nn.Module):
 
     def __init__(self, block: nn.Module, parts: Parts, join: Join) -> None:
         super().__init__()
+        for name, value in vars(block).items():
+            if name not in (*vars(self), "forward"):  # what the network may ask of its blocks, such as their stride
+                setattr(self, name, value)
         for name, layer in block.named_children():
             self.add_module(name, layer)
         self._branch, self._shortcut, self._activation = (
