@@ -122,6 +122,15 @@ def test_a_network_is_made_on_a_device_and_moved_to_a_type(name):
         assert tensor.dtype == torch.float64 or not tensor.is_floating_point()
 
 
+@every_distinct_model
+def test_a_network_made_on_the_meta_device_gets_all_of_itself_from_a_file(name):
+    model, x = toy(name).eval(), batch(name)
+    with torch.device("meta"):
+        empty = toy(name).eval()
+    empty.load_state_dict(model.state_dict(), assign=True)
+    assert torch.equal(seeded(empty, x), seeded(model, x))
+
+
 @pytest.mark.parametrize("name", GENERATORS)
 def test_images_have_the_size_asked_for(name):
     assert toy(name).eval()(batch(name)).shape[2:] == (16, 16)
