@@ -83,6 +83,11 @@ def settle(model, x):
     return model.eval()
 
 
+def test_maps_of_another_size_are_refused_with_the_rule():
+    with pytest.raises(ValueError, match=r"for maps of 3x3 pixels, got 4x5: image_size must be the images' own"):
+        PixelBatchNorm(5, 3)(torch.randn(2, 5, 4, 5))
+
+
 def test_layer_norms_and_row_sums_are_in_the_way():
     x = torch.randn(2, 3, 32, 32)
     small = {"image_size": 32, "stem_stride": 1, "width": 4, "nodes": (2, 2), "reduce_at": (1,)}

@@ -77,6 +77,9 @@ class PixelBatchNorm(nn.Module):
         self.running_var.fill_(1)
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.shape[-2:] != self.pixel_weight.shape:
+            size, found = ("x".join(map(str, shape)) for shape in (self.pixel_weight.shape, x.shape[-2:]))
+            raise ValueError(f"the norm is for maps of {size} pixels, got {found}: image_size must be the images' own")
         mean, variance = self.running_mean, self.running_var
         if self.training:
             variance, mean = torch.var_mean(x, dim=(0, 1), correction=0)
