@@ -99,6 +99,8 @@ def test_a_classifier_is_checked_beyond_its_shape(fashion):
         "data.classes is 9, but fashion_mnist has 10 classes",
         "batch: 30 training samples make no batch of 64",
     ]
+    answer = found("fashion_ccp4", fashion, "batch=16", "range_penalty.layers=block.*")
+    assert answer.mismatches == ["range_penalty: the network has no layers 'block.*'"]
     answer = found("cifar10_resnet18", fashion, "gate_decay=0.1", "model.width=16")
     assert len(answer.missing) == 1
     assert answer.mismatches == ["gate_decay is 0.1, and the network has no layers named gate"]

@@ -52,7 +52,7 @@ from pinets.engine.randomness import seed_everything, seed_processes_apart
 from pinets.engine.recipe import InputInfo, Recipe, evaluation_batches
 from pinets.engine.task import Split
 from pinets.engine.values import to_json
-from pinets.tasks.classification.range_penalty import Damage, RangePenalty
+from pinets.tasks.classification.range_penalty import Damage, RangePenalty, matching_layers
 from pinets.tasks.classification.robustness import Certified, Robust
 from pinets.tasks.classification.speech.augment import speech_features
 from pinets.tasks.classification.task import Classification
@@ -314,6 +314,11 @@ class ClassificationRecipe(Recipe):
                 put_channels_last(network, torch.device("cpu"))
         with found.of("gate_decay" if self.gate_decay is not None else "optimizer"):
             self.optimizer.build(self._parameters(network))
+        if (penalty := self.range_penalty) is not None:
+            with found.of("range_penalty"):
+                matching_layers(network, penalty.layers)
+            if penalty.damaged and isinstance(self.data, Speech):
+                found.mismatches.append("range_penalty.damaged is for images, and the data are speech")
         if self.robust is not None and isinstance(self.data, Speech):
             found.mismatches.append("robust: eps is in pixels, and speech has none")
         if self.teacher is not None and not found.missing:
