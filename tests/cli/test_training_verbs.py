@@ -76,6 +76,7 @@ def test_dry_run_writes_nothing(capsys, tmp_path):
         (["train", "cifar10_resnet18", "--set", "name=.x"], "no leading dot, got '.x'"),
         (["train", "cifar10_resnet18", "--set", "seed=4", "--seeds", "3"], "--seeds 3 stands for seeds 0 to 2"),
         (["compare", "cifar10_resnet18", "cifar10_resnet34", "--seeds", "0"], "expected a whole number from 1 on"),
+        (["sample", "fashion_ncp", "--seed", str(2**64)], f"--seed must have at most 64 bits, got {2**64}"),
     ],
 )
 def test_wrong_usage_is_told_and_has_code_2(capsys, arguments, message):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -80,7 +82,10 @@ def test_outputs_that_are_no_numbers_count_as_infinite():
 
 
 def test_cards_say_how_they_are_read():
-    assert read_card("mnist_ccp4").metrics["accuracy"] > 0.98
+    card = read_card("mnist_ccp4")
+    assert card.metrics["accuracy"] > 0.98
+    assert f"| trained with | `{card.command}` |" in card.markdown()
+    assert "trained with" not in replace(card, command="").markdown()  # on data of one's own
 
 
 @pytest.mark.parametrize(

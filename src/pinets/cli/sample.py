@@ -60,6 +60,8 @@ def add_parser(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     if not 0 <= args.truncation <= 1:
         raise UsageError(f"--truncation must lie between 0 and 1, got {args.truncation}")
+    if not -(2**63) <= args.seed < 2**63:
+        raise UsageError(f"--seed must have at most 64 bits, got {args.seed}")
     if args.folder is not None and (len(args.paths) > 1 or args.real):
         raise UsageError("--folder takes the samples of one run")
 

@@ -101,7 +101,7 @@ class Card:
             "input": "x".join(map(str, self.input_shape)),
             **{f"test {name}": f"{value:.4f}" for name, value in self.metrics.items()},
             "data": self.data,
-            "trained with": f"`{self.command}`",
+            **({"trained with": f"`{self.command}`"} if self.command else {}),  # none for data of one's own
             "stored as": self.precision
             + "".join(f"; {name.replace('_', ' ')} {value:.2g}" for name, value in self.changed.items()),
             "preprocessing": f"`{json.dumps(self.preprocessing)}`" if self.preprocessing is not None else "none",
