@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pinets.algebra import Certificate, certify, orders
 from pinets.data.formats.images import encode_png
+from pinets.data.splits import evenly_chosen
 from pinets.engine.trained import TrainedRun
 from pinets.report import Section, figure_svg, new_figure, paragraph, tidy, tiles
 from pinets.tasks.classification.pairs import pair_figure, strongest_pairs
@@ -76,7 +77,7 @@ def run_sections(run: TrainedRun) -> list[Section]:
 def test_answers(network: nn.Module, data: Inputs) -> Answers:
     """The scores for test samples, evenly chosen where there are many."""
     samples = data.splits.test
-    chosen = torch.linspace(0, len(samples) - 1, min(len(samples), _MOST_SAMPLES)).round().long()
+    chosen = evenly_chosen(len(samples), _MOST_SAMPLES)
     scores = [network(_prepared(data, part)) for part in chosen.split(_BATCH)]
     return Answers(chosen, samples.labels[chosen], torch.cat(scores), tuple(samples.classes))
 
@@ -98,7 +99,7 @@ def _degree(certificate: Certificate, network: nn.Module, data: Inputs, answers:
     text = f"Yes, a polynomial of its input, of certified degree {told}."
     if certificate.bound is None or certificate.bound > _MOST_DEGREES:
         return [paragraph(f"{text} Its scores are not split by degree: there are more than {_MOST_DEGREES}.")]
-    places = torch.linspace(0, len(answers.labels) - 1, min(len(answers.labels), _SPLIT_SAMPLES)).round().long()
+    places = evenly_chosen(len(answers.labels), _SPLIT_SAMPLES)
     with torch.no_grad():
         parts = orders(network, _prepared(data, answers.chosen[places]))
     figure, sentence = degree_figure(parts, answers.labels[places])

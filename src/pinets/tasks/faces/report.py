@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pinets._files import PathLike, write_bytes
 from pinets.data.errors import DataError
+from pinets.data.splits import evenly_chosen
 from pinets.engine.trained import TrainedRun
 from pinets.report import (
     COLORS,
@@ -107,7 +108,7 @@ def run_sections(run: TrainedRun) -> list[Section]:
     """What the report of one run shows: its test pairs as a ROC curve and by score, and those it gets most wrong."""
     part = run.data.verification["test"]
     name, pairs = next(iter(part.sets.items()))
-    chosen = torch.linspace(0, len(pairs) - 1, min(len(pairs), _MOST_PAIRS)).round().long()
+    chosen = evenly_chosen(len(pairs), _MOST_PAIRS)
     faces, rows = pairs.pairs[chosen].unique(return_inverse=True)
     images = (pairs.faces.read(some, torch.empty(len(some), 0)) for some in faces.split(_BATCH))
     found = embed(run.network(), (part.transform.apply(few, torch.empty(len(few), 0)) for few in images))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pinets.data import Splits, load
+from pinets.data.splits import evenly_chosen
 from pinets.engine.findings import Findings, output_shape
 from pinets.engine.loop import Plan
 from pinets.engine.optimization import (
@@ -78,7 +79,7 @@ class Shapes:
             raise ValueError(f"data.vertices is {self.vertices}, but the shapes of {self.name} have {found}")
         if self.limit is None or self.limit >= len(splits.train):
             return splits
-        chosen = torch.linspace(0, len(splits.train) - 1, self.limit).round().long()
+        chosen = evenly_chosen(len(splits.train), self.limit)
         return Splits(splits.train.subset(chosen), splits.validation, splits.test)
 
     def describe(self, data_dir: str | Path | None = None) -> InputInfo:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from pinets._files import write_bytes
 from pinets.algebra import Certificate, certify
+from pinets.data.splits import evenly_chosen
 from pinets.engine.recipe import recipe_from_json
 from pinets.engine.run import RunFolder
 from pinets.engine.trained import TrainedRun
@@ -139,7 +139,7 @@ def run_sections(run: TrainedRun) -> list[Section]:
     """What the report of one run shows: its degree, the errors of test shapes, where they are, and three shapes."""
     model = load_shape_model(run.path, data_dir=run.data_dir)
     test = model.splits.test.shapes
-    chosen = torch.linspace(0, len(test) - 1, min(len(test), _MOST_SHAPES)).round().long()
+    chosen = evenly_chosen(len(test), _MOST_SHAPES)
     errors = model.errors(test[chosen])
     by_shape = errors.mean(dim=1)
     ranked = by_shape.argsort().tolist()  # those that are not finite come last
