@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pinets.data.samples import ArraySet, ImageSet, SampleSet
+from pinets.data.samples import ArraySet, ImageSet, SampleSet, read_fixed
 
 __all__ = [
     "Chunked",
@@ -332,10 +332,7 @@ def precompute(samples: SampleSet, transform: Transform, *, batch_size: int = 25
     """
     if samples.draws or transform.draws:
         raise ValueError(f"{transform} on {samples} is random: it cannot be computed once for all")
-    parts = [
-        transform(samples.read(indices, torch.empty(len(indices), 0)))
-        for indices in torch.arange(len(samples)).split(batch_size)
-    ]
+    parts = [transform(read_fixed(samples, indices)) for indices in torch.arange(len(samples)).split(batch_size)]
     return ArraySet(torch.cat(parts), samples.labels, samples.classes)
 
 

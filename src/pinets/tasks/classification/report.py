@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pinets.algebra import Certificate, certify, orders
 from pinets.data.formats.images import encode_png
+from pinets.data.samples import read_fixed
 from pinets.data.splits import evenly_chosen
 from pinets.engine.trained import TrainedRun
 from pinets.report import Section, figure_svg, new_figure, paragraph, tidy, tiles
@@ -83,12 +84,7 @@ def test_answers(network: nn.Module, data: Inputs) -> Answers:
 
 
 def _prepared(data: Inputs, chosen: Tensor) -> Tensor:
-    return data.evaluation(_raw(data, chosen))
-
-
-def _raw(data: Inputs, chosen: Tensor) -> Tensor:
-    samples = data.splits.test
-    return samples.read(chosen, torch.zeros(len(chosen), samples.draws))
+    return data.evaluation(read_fixed(data.splits.test, chosen))
 
 
 def _degree(certificate: Certificate, network: nn.Module, data: Inputs, answers: Answers) -> list[str]:
@@ -198,7 +194,7 @@ def _worst_pairs(answers: Answers) -> str:
 def _hardest(answers: Answers, data: Inputs) -> str:
     """Pictures with their classes; empty where the samples are none."""
     places = answers.hardest(_HARDEST)
-    images: Any = _raw(data, answers.chosen[places])
+    images: Any = read_fixed(data.splits.test, answers.chosen[places])
     if images.dtype == torch.float32 and images.ndim == 4 and images.shape[1] == 1:  # spectrograms
         low, high = images.amin((1, 2, 3), keepdim=True), images.amax((1, 2, 3), keepdim=True)
         images = ((images - low) / (high - low).clamp_min(1e-9) * 255).to(torch.uint8).flip(2)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pinets._files import PathLike, write_bytes
 from pinets.data.errors import DataError
+from pinets.data.samples import read_fixed
 from pinets.data.splits import evenly_chosen
 from pinets.engine.trained import TrainedRun
 from pinets.report import (
@@ -110,8 +111,8 @@ def run_sections(run: TrainedRun) -> list[Section]:
     name, pairs = next(iter(part.sets.items()))
     chosen = evenly_chosen(len(pairs), _MOST_PAIRS)
     faces, rows = pairs.pairs[chosen].unique(return_inverse=True)
-    images = (pairs.faces.read(some, torch.empty(len(some), 0)) for some in faces.split(_BATCH))
-    found = embed(run.network(), (part.transform.apply(few, torch.empty(len(few), 0)) for few in images))
+    images = (read_fixed(pairs.faces, some) for some in faces.split(_BATCH))
+    found = embed(run.network(), map(part.transform, images))
     same, scores = pairs.same[chosen], pair_scores(found, rows)
     result = score_pairs(run.recipe.name, name, found, rows, same)
     some = FacePairs(pairs.faces, pairs.pairs[chosen], same)
@@ -175,7 +176,7 @@ def hardest_sheet(pairs: FacePairs, scores: Tensor, kinds: tuple[Tensor, Tensor]
         for axes, number in zip(row, chosen.tolist(), strict=False):
             axes.set_title(f"{float(scores[number]):.2f}", fontsize=9)
             try:
-                above, below = pairs.faces.read(pairs.pairs[number], torch.empty(2, 0))
+                above, below = read_fixed(pairs.faces, pairs.pairs[number])
             except DataError:  # embeddings from files are scored all the same
                 axes.text(0.5, 0.5, "cannot be\ndecoded", ha="center", va="center", fontsize=7)
                 continue

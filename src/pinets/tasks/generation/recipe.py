@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pinets.data import Batches, Compose, FolderSet, ImageSet, Normalize, RandomFlip, SampleSet, Transform, load
+from pinets.data.samples import read_fixed
 from pinets.engine.findings import Findings, output_shape
 from pinets.engine.loop import Plan
 from pinets.engine.model import Network, put_channels_last
@@ -252,7 +253,7 @@ class GenerationRecipe(Recipe):
 
 
 def _image_shape(samples: SampleSet) -> tuple[int, ...]:
-    return tuple(samples.read(torch.tensor([0]), torch.zeros(1, samples.draws)).shape[1:])
+    return tuple(read_fixed(samples, torch.tensor([0])).shape[1:])
 
 
 def _image_mismatches(generator: nn.Module, discriminator: nn.Module, real: tuple[int, ...] | None) -> list[str]:
@@ -306,7 +307,7 @@ class _FileSource:
         return len(self._images)
 
     def read(self, indices: Tensor) -> Tensor:
-        return self._images.read(indices, torch.empty(len(indices), 0))
+        return read_fixed(self._images, indices)
 
     def fingerprint(self) -> str:
         told = ((path, Path(path).stat()) for path in self._images.paths)

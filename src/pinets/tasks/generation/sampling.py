@@ -13,6 +13,7 @@ from torch import Tensor
 from pinets._nearest import did_you_mean
 from pinets.algebra import orders
 from pinets.data.batches import keyed_generator
+from pinets.data.samples import read_fixed
 from pinets.engine.recipe import recipe_from_json
 from pinets.engine.trained import TrainedRun
 from pinets.models import ImageGenerator, StyleGenerator, list_weights, load_weights, read_card
@@ -114,7 +115,7 @@ def real_images(path: str | Path, count: int = 64, *, seed: int = 0, data_dir: s
     """Images of the test set of a run, chosen at random, to compare with."""
     images = _data(path, data_dir).test
     chosen = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))[:count]
-    return images.read(chosen, torch.empty(len(chosen), images.draws))
+    return read_fixed(images, chosen)
 
 
 def _is_name(path: str | Path) -> bool:
