@@ -107,6 +107,11 @@ class Recipe(ABC):
         """The name of its folder."""
         return self.name if self.scale == "full" else f"{self.name}-{self.scale}"
 
+    @property
+    def _loaded_batch(self) -> int:
+        """Samples that a training step of the task takes, over all processes."""
+        return self.batch // self.accumulate
+
     @abstractmethod
     def networks(self) -> dict[str, nn.Module]:
         """The networks it trains, with fresh weights; needs no data."""
@@ -142,11 +147,10 @@ class Recipe(ABC):
             found.missing.append(inputs.missing)
         found.mismatches += self.mismatches(inputs)
 
-    def _look_at_batches(self, found: Findings, samples: int, *, batch: int | None = None) -> None:
+    def _look_at_batches(self, found: Findings, samples: int) -> None:
         """Whether so many training samples make a batch."""
-        size = self.batch // self.accumulate if batch is None else batch
-        if samples < size:
-            found.mismatches.append(f"batch: {samples} training samples make no batch of {size}")
+        if samples < self._loaded_batch:
+            found.mismatches.append(f"batch: {samples} training samples make no batch of {self._loaded_batch}")
 
     @abstractmethod
     def build(self, data: Any, accelerator: Accelerator) -> Task:
@@ -162,7 +166,7 @@ class Recipe(ABC):
         """The batches of one process, shuffled; an update takes ``accumulate`` of them."""
         return Batches(
             samples,
-            self.batch // self.accumulate,
+            self._loaded_batch,
             transform=transform,
             shuffle=True,
             drop_last=True,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pinets.data import Batches, Compose, FolderSet, ImageSet, Normalize, RandomFlip, SampleSet, Transform, load
+from pinets.data import Compose, FolderSet, ImageSet, Normalize, RandomFlip, SampleSet, Transform, load
 from pinets.data.samples import read_fixed
 from pinets.engine.findings import Findings, output_shape
 from pinets.engine.loop import Plan
@@ -157,6 +157,11 @@ class GenerationRecipe(Recipe):
         for metric in (self.metric, self.validation_metric):
             protocol_names(metric)
 
+    @property
+    def _loaded_batch(self) -> int:
+        """The real images of all updates of the discriminator in a step."""
+        return self.batch * self.discriminator_steps
+
     def networks(self) -> dict[str, nn.Module]:
         return {"model": self.model.build(), "discriminator": self.discriminator.build()}
 
@@ -186,7 +191,7 @@ class GenerationRecipe(Recipe):
         shape = None if data is None else _image_shape(data.train)
         found.mismatches += _image_mismatches(networks["model"], networks["discriminator"], shape)
         if data is not None:
-            self._look_at_batches(found, len(data.train), batch=self.batch * self.discriminator_steps)
+            self._look_at_batches(found, len(data.train))
             with found.of("metric"), torch.random.fork_rng(devices=[]):
                 self._measurement(data, torch.device("cpu"))
 
@@ -229,17 +234,8 @@ class GenerationRecipe(Recipe):
                 f"batch {self.batch} and generator_batch {self.generator_batch} cannot be shared equally by "
                 f"{processes} processes"
             )
-        task.batches = Batches(
-            data.train,
-            self.batch * self.discriminator_steps,
-            transform=self.data.transform(),
-            shuffle=True,
-            drop_last=True,
-            seed=self.seed,
-            prefetch=0 if isinstance(data.train, ImageSet) else 4,
-            rank=accelerator.process_index,
-            world_size=processes,
-        )
+        prefetch = 0 if isinstance(data.train, ImageSet) else 4
+        task.batches = self.training_batches(data.train, self.data.transform(), accelerator, prefetch=prefetch)
         optimizers = {
             "generator": self.optimizer.build(task.generator.parameters()),
             "discriminator": self.discriminator_optimizer.build(task.discriminator.parameters()),
