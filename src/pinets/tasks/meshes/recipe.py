@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -226,11 +227,8 @@ class AutoencodingRecipe(Recipe):
 
 def load_hierarchy(recipe: AutoencodingRecipe, shapes: MeshSet, accelerator: Accelerator | None = None) -> Hierarchy:
     """The hierarchy of a set's template, cached; the main process builds it."""
-    if accelerator is not None and not accelerator.is_main_process:
-        accelerator.wait_for_everyone()
-    hierarchy, _ = cached_hierarchy(shapes.template, recipe.hierarchy)
-    if accelerator is not None and accelerator.is_main_process:
-        accelerator.wait_for_everyone()
+    with nullcontext() if accelerator is None else accelerator.main_process_first():
+        hierarchy, _ = cached_hierarchy(shapes.template, recipe.hierarchy)
     return hierarchy
 
 
