@@ -173,7 +173,8 @@ class RunFolder:
         for key in ("test", "validation", "parameters"):
             if key in result:
                 _require_numbers(result[key], f"{self.result_file}: {key}")
-        _require_numbers({key: result[key] for key in ("seconds",) if key in result}, str(self.result_file))
+        if "seconds" in result:
+            _require_numbers({"seconds": result["seconds"]}, str(self.result_file))
         return result
 
     def metrics(self, split: str | None = None) -> list[dict[str, Any]]:

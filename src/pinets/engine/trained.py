@@ -86,14 +86,14 @@ class TrainedRun:
         return network.eval()
 
     def expression(self, network: nn.Module) -> str | None:
-        """What builds the run's network, for :mod:`pinets.spec`; None where nothing does."""
-        model, classes = (getattr(self.recipe, name, None) for name in ("model", "data"))
-        classes = getattr(classes, "classes", None)
+        """The expression of :mod:`pinets.spec` that builds the run's network; None if there is none."""
+        model, classes = getattr(self.recipe, "model", None), getattr(self.recipe.data, "classes", None)
         if not isinstance(model, Model):
             return None
-        arguments = {**({} if classes is None else {"num_classes": classes}), **model.options}
-        call = f"{model.name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
-        text = model.name if model.is_expression else call
+        text = model.name
+        if not model.is_expression:
+            arguments = {**({} if classes is None else {"num_classes": classes}), **model.options}
+            text = f"{model.name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
         try:
             with torch.random.fork_rng(devices=[]):
                 return None if spec.misfit(text, network.state_dict()) else text
