@@ -1,4 +1,4 @@
-"""What a dataset is: inputs that are read by index, a label for each, and the names of the classes."""
+"""Datasets: inputs that are read by index, a label for each, and the names of the classes."""
 
 from __future__ import annotations
 

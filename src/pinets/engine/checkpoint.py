@@ -197,7 +197,7 @@ class Checkpoints:
 
 @contextmanager
 def _well_formed(file: Path) -> Iterator[None]:
-    """Name the file whose content is not what a checkpoint holds, though its checksum is right."""
+    """Turn errors from malformed content into a :class:`CheckpointError` that names the file."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
@@ -213,7 +213,7 @@ def _save_tensors(path: Path, state: Mapping[str, Any]) -> Any:
 
 # ------------------------------------------------------------------------------------- nested states, without pickle
 
-_TENSOR, _TUPLE, _ITEMS = "tensor:", "tuple:", "items:"  # the single key of a dictionary that stands for something else
+_TENSOR, _TUPLE, _ITEMS = "tensor:", "tuple:", "items:"  # a dictionary with one such key stands for something else
 
 
 def pack(state: Any) -> tuple[Any, dict[str, Tensor]]:

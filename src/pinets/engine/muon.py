@@ -15,7 +15,7 @@ from torch import Tensor
 __all__ = ["MuonOptimizer", "orthogonalize"]
 
 _ITERATIONS = 3  # singular values then lie between about 0.5 and 1.2, which is near enough
-_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the odd polynomial of degree 5 that takes small values to 1 fastest
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # the odd polynomial of degree 5 that takes small values to 1 fastest
 
 
 def orthogonalize(matrix: Tensor) -> Tensor:

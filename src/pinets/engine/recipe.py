@@ -129,11 +129,11 @@ class Recipe(ABC):
         return self.data.describe(data_dir)
 
     def mismatches(self, inputs: InputInfo) -> list[str]:
-        """What does not fit between the values and the data; empty where all fits, or nothing is known of the data."""
+        """Mismatches between the values and the data; empty if there are none, or if nothing is known of the data."""
         return []
 
     def check(self, data_dir: str | Path | None = None) -> Findings:
-        """All that would stop a run, as far as it can be told without training and without downloading."""
+        """Everything that would stop a run, as far as can be told without training or downloading."""
         found = Findings()
         with offline(), found.of("model"):
             self._look(found, data_dir)
@@ -141,14 +141,14 @@ class Recipe(ABC):
         return found
 
     def _look(self, found: Findings, data_dir: str | Path | None) -> None:
-        """Add what does not fit; a subclass knows more of its task."""
+        """Add mismatches and missing data; a subclass adds those of its task."""
         inputs = self.describe_inputs(data_dir)
         if inputs.missing:
             found.missing.append(inputs.missing)
         found.mismatches += self.mismatches(inputs)
 
     def _look_at_batches(self, found: Findings, samples: int) -> None:
-        """Whether so many training samples make a batch."""
+        """Add a mismatch if there are too few training samples for one batch."""
         if samples < self._loaded_batch:
             found.mismatches.append(f"batch: {samples} training samples make no batch of {self._loaded_batch}")
 
@@ -181,7 +181,7 @@ class Recipe(ABC):
         return self.plan_epochs(max(1, len(batches) // self.accumulate))
 
     def plan_epochs(self, steps_per_epoch: int) -> Plan:
-        """All epochs, each of so many updates."""
+        """All epochs, with this many updates each."""
         return Plan(
             steps=self.epochs * steps_per_epoch,
             steps_per_epoch=steps_per_epoch,
@@ -301,12 +301,12 @@ def keys_of(changes: Iterable[str]) -> set[str]:
 
 
 def recipe_notes(name: str) -> str:
-    """What is written about a recipe: the paper's figure, ours, and the command."""
+    """The docstring of a recipe: the paper's figure, ours, and the command."""
     return inspect.getdoc(_maker(name)) or ""
 
 
 class UnknownRecipeError(RecipeError):
-    """The recipe of a run is of a class that is not known here."""
+    """The run's recipe is of an unknown class."""
 
 
 def recipe_from_json(content: Any) -> Recipe:

@@ -39,7 +39,7 @@ class TrainedRun:
 
     @cached_property
     def recipe(self) -> Recipe:
-        """What the run was trained with."""
+        """The recipe the run was trained with."""
         return recipe_from_json(self.folder.recipe())
 
     @cached_property
@@ -102,7 +102,7 @@ class TrainedRun:
 
 
 def _measured(recipe: Recipe, saved: dict[str, Any]) -> dict[str, nn.Module | None]:
-    """The networks of a recipe on the meta device; None in place of one that an expression builds."""
+    """The networks of a recipe on the meta device; None for a network that an expression builds."""
     model = getattr(recipe, "model", None)
     if isinstance(model, Model) and model.is_expression:
         spec.misfit(model.name, saved.get("model", {}))  # for its limits alone: the head may be another

@@ -1,4 +1,4 @@
-"""What every task's report is made of: figures, pages, tables, and the runs they are about."""
+"""Building blocks of every report: figures, pages, tables, and the runs they are about."""
 
 from pinets.report.figures import COLORS, band, drawing_png, drawing_svg, figure_svg, new_figure, tidy
 from pinets.report.page import Page, Section, code, paragraph, picture, table, tiles

@@ -15,7 +15,7 @@ __all__ = ["diagram"]
 _INK, _BOX, _EDGE, _INPUT, _TIMES, _PLUS = "#1f2933", "#eef2f7", "#9aa5b1", "#2b6cb0", "#c05621", "#2f855a"
 _RAIL, _LINE, _CARRY = 34, 150, 196  # heights: the input, the state, what is carried over
 _ROW = 232  # height of one polynomial
-_MOST_NAMES = 3  # of layers in a box
+_MOST_NAMES = 3  # names of layers in a box
 
 
 def diagram(network: nn.Module) -> str:
@@ -92,7 +92,7 @@ class _Row:
         self.write(x, _LINE + 5, sign)
 
     def along(self, module: nn.Module) -> None:
-        """A box on the state's line, unless the module does nothing."""
+        """A box on the state's line, unless the module is the identity."""
         label = _label(module)
         if label:
             half = _half_width(label)
@@ -198,7 +198,7 @@ def _kind(step: Step) -> tuple[str, ...]:
 
 
 def _label(module: nn.Module) -> str:
-    """A module in a few words; nothing for one that does nothing."""
+    """A short label of a module; empty for the identity."""
     if isinstance(module, nn.Identity):
         return ""
     if isinstance(module, nn.Sequential):

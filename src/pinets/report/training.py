@@ -17,7 +17,7 @@ from pinets.report.page import Page, Section, code, paragraph, picture, table
 from pinets.report.runs import Groups, summarize
 from pinets.report.tables import plus_minus, protocols, result_rows
 
-_MOST_HINTS = 2000  # of a figure; each is a line of the page
+_MOST_HINTS = 2000  # hints in a figure; each is a line of the page
 
 __all__ = ["curve_drawing", "curve_figure", "curves", "write_report"]
 
@@ -56,7 +56,7 @@ def write_report(
         groups: The runs of each recipe.
         path: The file.
         title: Of the page.
-        about: What a task has to say of a finished run; asked where there is one run alone.
+        about: Gives the task's sections about a finished run; called if there is only one run.
     """
     page = Page(title, "What was measured, how it went, and all that is needed to repeat it.")
     finished = [summarize(name, runs) for name, runs in groups.items() if any(run.finished for run in runs)]

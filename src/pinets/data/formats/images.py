@@ -28,7 +28,7 @@ __all__ = [
     "open_image",
 ]
 
-_TRIES = 10  # to find a box that fits into the image
+_TRIES = 10  # attempts to find a box that fits into the image
 _GREY = ("1", "L", "LA")  # Pillow's modes of images with one channel, with or without transparency
 
 

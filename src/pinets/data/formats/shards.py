@@ -43,7 +43,7 @@ __all__ = [
 
 _IMAGES = {"jpg", "jpeg", "png", "webp", "ppm", "bmp"}
 CLASSES = "classes.txt"  # the names of the classes, one on each line
-_MOST_CLASSES = 10_000_000  # no set has as many; names for all that a damaged label counts would fill the memory
+_MOST_CLASSES = 10_000_000  # more than any dataset has: a damaged label must not create names that fill the memory
 
 
 @dataclass(frozen=True, eq=False, repr=False)
