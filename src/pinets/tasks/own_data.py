@@ -21,10 +21,10 @@ from pinets.tasks.meshes.recipe import PCA, AutoencodingRecipe, Shapes, Spiral
 
 __all__ = ["OWN_DATA", "image_recipe", "mesh_recipe", "own_recipe", "sound_recipe"]
 
-_UPDATES = 1000  # of a run; the number of epochs follows from the number of samples
+_UPDATES = 1000  # updates per run; the number of epochs follows from the number of samples
 _MOST_EPOCHS = 100
 _HEADERS = 500  # images whose size is looked at
-_SIZES = (64, 32)  # of images that differ in size: the larger that most of them fill
+_SIZES = (64, 32)  # sizes for images that differ in size: the larger one that most of them fill
 
 _IMAGE_NETWORKS = {
     "strict": Model("strict_convnet"),

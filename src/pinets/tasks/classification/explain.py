@@ -1,4 +1,4 @@
-"""What the weights of a polynomial classifier of images say: one picture for each class, and how much suffices.
+"""Explain a polynomial classifier of images by its weights: a picture for each class, and how many terms suffice.
 
 Everything but the accuracies comes from the weights alone (:func:`pinets.algebra.spectra`).
 """
@@ -22,12 +22,12 @@ __all__ = ["Explanation", "adversarial_patterns", "explain", "truncated_accuraci
 
 _SHOWN = 4  # components in a row of a picture, of either sign
 _COUNTS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
-_NORMS = (0.0, 2.0, 4.0, 6.0, 8.0)  # of the pattern that is added to normalised images
+_NORMS = (0.0, 2.0, 4.0, 6.0, 8.0)  # norms of the pattern that is added to normalised images
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What :func:`explain` found.
+    """The result of :func:`explain`.
 
     Attributes:
         classes: Names of the outputs.

@@ -1,4 +1,4 @@
-"""What the report of a classifier's run says of the network: degree, degrees' shares, confusions, hardest samples."""
+"""The sections about a classifier in the report of its run: degree, share of each degree, confusions, hard samples."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from pinets.tasks.classification.recipe import ClassificationRecipe, Inputs
 
 __all__ = ["Answers", "confusion_table", "degree_figure", "run_sections", "test_answers"]
 
-_MOST_SAMPLES = 2000  # of the test split, evenly chosen; a report is not an evaluation
+_MOST_SAMPLES = 2000  # test samples that are looked at, evenly chosen; a report is not an evaluation
 _BATCH = 100
 _HARDEST = 12
-_MOST_CLASSES = 20  # in a confusion matrix
-_SPLIT_SAMPLES = 100  # whose scores are split by degree, which takes as many passes as the degree
+_MOST_CLASSES = 20  # classes in a confusion matrix
+_SPLIT_SAMPLES = 100  # samples whose scores are split by degree, which takes one pass per degree
 _MOST_DEGREES = 64
 _MOST_COLUMNS = 12  # classes whose interactions are shown side by side
-_MOST_PIXELS = 4096  # of an image whose interactions are shown
+_MOST_PIXELS = 4096  # numbers in an image whose interactions are shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ def _pairs(certificate: Certificate, network: nn.Module, data: Inputs, classes: 
 
 
 def degree_figure(parts: Tensor, labels: Tensor) -> tuple[str, str]:
-    """How much each degree adds to the scores, how often the polynomial up to it is right, and that in a sentence.
+    """A figure, and a sentence, on how much each degree adds to the scores and how accurate the polynomial up to it is.
 
     Args:
         parts: The contribution of each degree, (degree + 1, samples, classes).
@@ -192,7 +192,7 @@ def _worst_pairs(answers: Answers) -> str:
 
 
 def _hardest(answers: Answers, data: Inputs) -> str:
-    """Pictures with their classes; empty where the samples are none."""
+    """Pictures with their classes; empty if the samples are not pictures."""
     places = answers.hardest(_HARDEST)
     images: Any = read_fixed(data.splits.test, answers.chosen[places])
     if images.dtype == torch.float32 and images.ndim == 4 and images.shape[1] == 1:  # spectrograms

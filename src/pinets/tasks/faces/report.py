@@ -39,7 +39,7 @@ __all__ = ["face_table", "hardest_sheet", "light_table", "roc_drawing", "run_sec
 
 Results = Mapping[str, Sequence[FaceResult]]  # by recipe, one for each seed
 
-_MOST_PAIRS = 1000  # of the first test set, evenly chosen; a report is not an evaluation
+_MOST_PAIRS = 1000  # pairs of the first test set that are looked at, evenly chosen; a report is not an evaluation
 _HARDEST = 8
 _BATCH = 64
 
@@ -106,7 +106,7 @@ def write_face_report(folder: PathLike, path: PathLike | None = None) -> Path:
 
 
 def run_sections(run: TrainedRun) -> list[Section]:
-    """What the report of one run shows: its test pairs as a ROC curve and by score, and those it gets most wrong."""
+    """The sections about faces in the report of a run: test pairs as a ROC curve and by score, and the worst pairs."""
     part = run.data.verification["test"]
     name, pairs = next(iter(part.sets.items()))
     chosen = evenly_chosen(len(pairs), _MOST_PAIRS)
@@ -127,7 +127,7 @@ def run_sections(run: TrainedRun) -> list[Section]:
 
 
 def score_figure(scores: Tensor, same: Tensor) -> str:
-    """How similar pairs of one person, and pairs of two, look to the network."""
+    """A histogram of similarities, for pairs of one person and pairs of two."""
     figure, axes = new_figure(7, 3)
     edges = torch.linspace(float(scores.min()), float(scores.max()) + 1e-6, 41).tolist()
     for chosen, color, label in ((same, COLORS[0], "one person"), (~same, COLORS[1], "two people")):

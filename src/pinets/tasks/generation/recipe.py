@@ -81,7 +81,7 @@ class Pictures:
         )
 
     def describe(self, data_dir: str | Path | None = None) -> InputInfo:
-        """Nothing: the input of a generator is noise, and what it is trained on says nothing about that."""
+        """Nothing is known: the input of a generator is noise, which its data do not describe."""
         return InputInfo()
 
     @property
@@ -166,7 +166,7 @@ class GenerationRecipe(Recipe):
         return {"model": self.model.build(), "discriminator": self.discriminator.build()}
 
     def reference(self, protocol: str, train: SampleSet, test: SampleSet) -> ImageSource:
-        """What a protocol compares generated images with."""
+        """The real images that a protocol compares generated ones with."""
         split = getattr(get_protocol(protocol), "split", "train")
         return _source(f"{self.data.name}/{split}{self.data.changes}", test if split == "test" else train)
 

@@ -64,7 +64,7 @@ def interpolate(path: str | Path, rows: int = 8, steps: int = 8, *, seed: int = 
 
 
 def sample_degrees(path: str | Path, count: int = 6, *, seed: int = 0) -> Tensor:
-    """How the degrees of a polynomial generator make up its images: uint8 (count, N + 1, C, H, W).
+    """Images of a polynomial generator, built up degree by degree: uint8 (count, N + 1, C, H, W).
 
     Image ``n`` of a sample is that of all terms of the polynomial up to degree ``n`` in the noise; the last is the
     sample.
@@ -119,7 +119,7 @@ def real_images(path: str | Path, count: int = 64, *, seed: int = 0, data_dir: s
 
 
 def _is_name(path: str | Path) -> bool:
-    """Whether it is that of trained weights; a run folder goes first."""
+    """Whether the text names trained weights; a run folder of that name takes precedence."""
     name, known = str(path), list_weights()
     if Path(path).is_dir() or not name.isidentifier():
         return False

@@ -36,9 +36,9 @@ from pinets.tasks.meshes.shape_model import load_shape_model
 
 __all__ = ["order_figure", "run_sections", "write_mesh_report"]
 
-_MOST_SHAPES = 200  # of the test split, evenly chosen
+_MOST_SHAPES = 200  # test shapes that are looked at, evenly chosen
 
-_EVERY = 2  # frames of a sequence: the animation shows every second
+_EVERY = 2  # the animation shows every second frame
 Runs = Mapping[str, Sequence[RunFolder]]
 _NAMES = {"plain": "Spiral", "ncp": "NCP", "ncp_skip": "NCP-Skip", "simple": "simple"}
 _ACROSS = {  # the line styles of models without an order
@@ -136,7 +136,7 @@ def order_figure(recipes: Mapping[str, AutoencodingRecipe], groups: Runs) -> Any
 
 
 def run_sections(run: TrainedRun) -> list[Section]:
-    """What the report of one run shows: its degree, the errors of test shapes, where they are, and three shapes."""
+    """The sections about an autoencoder in the report of its run: degree, errors of test shapes, and three shapes."""
     model = load_shape_model(run.path, data_dir=run.data_dir)
     test = model.splits.test.shapes
     chosen = evenly_chosen(len(test), _MOST_SHAPES)

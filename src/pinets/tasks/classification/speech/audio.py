@@ -19,8 +19,8 @@ __all__ = ["SAMPLE_RATE", "SOUND_SUFFIXES", "loudest", "read_clips", "read_sound
 
 SAMPLE_RATE = 16_000
 SOUND_SUFFIXES = (".wav", ".flac")
-_LONGEST = 3600  # seconds; what a damaged header announces may not fit into memory
-_UNKNOWN_SIZES = (0, 0xFFFFFFFF)  # what a WAV says that was written to a pipe
+_LONGEST = 3600  # seconds; a damaged header may announce more than memory holds
+_UNKNOWN_SIZES = (0, 0xFFFFFFFF)  # in the header of a WAV that was written to a pipe
 
 
 def read_sound(path: Path, *, rate: int = SAMPLE_RATE, convert: bool = False) -> Tensor:
@@ -93,7 +93,7 @@ def loudest(sound: Tensor, length: int) -> Tensor:
 
 
 def _resample(samples: Tensor, before: int, after: int) -> Tensor:
-    """By a polyphase filter, so that what is above half the new rate does not fold down."""
+    """Resample by a polyphase filter, which prevents aliasing."""
     common = math.gcd(before, after)
     resample = require("scipy.signal", extra="train").resample_poly
     return torch.from_numpy(resample(samples.numpy(), after // common, before // common))
