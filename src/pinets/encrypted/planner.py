@@ -43,9 +43,9 @@ __all__ = ["check_weights", "make_plan", "plan_network"]
 _NOISIEST = 2  # simulated inputs, beside the one with the largest output
 _NOISE_DRAWS = 8
 _HINT = "; room for the calibration inputs alone (--room inputs) leaves more bits for precision"
-_SAMPLED = 256  # calibration inputs whose numbers must fit, if not those of every input in the range
+_SAMPLED = 256  # calibration inputs whose numbers must fit, with room="inputs"
 _GRID_DRAWS = 2  # a draw of a large network takes seconds
-_MOST_CALIBRATION = 2**25  # entries of all values, for all inputs that the hardest are chosen from
+_MOST_CALIBRATION = 2**25  # entries of all values of all inputs from which the hardest are chosen
 _TOLERANCE = 2.0**-14  # of the modulus: a check value that differs by more reveals an overflow
 
 

@@ -15,7 +15,7 @@ from pinets.estimators.scaling import Scaling
 
 __all__ = ["PolynomialNetRegressor"]
 
-_MARGIN = 0.1  # by which predictions may leave the range of the targets
+_MARGIN = 0.1  # share of the targets' range by which predictions may leave it
 
 
 class PolynomialNetRegressor(MultiOutputMixin, RegressorMixin, PolynomialNet):  # type: ignore[misc]
