@@ -44,7 +44,7 @@ class Resolved:
     Attributes:
         text: What was resolved.
         network: The network, in evaluation mode.
-        expression: What builds it, for :mod:`pinets.spec`; None where nothing does.
+        expression: The :mod:`pinets.spec` expression that builds it; None if there is none.
         run: The run it was trained in; None where it is not from a run.
         card: The card of its weights; None where they have none.
         data_dir: Where datasets are looked for.
@@ -61,7 +61,7 @@ class Resolved:
 
     @cached_property
     def recipe(self) -> Recipe | None:
-        """What the network was trained with; None where neither a run nor a card tells."""
+        """The recipe the network was trained with; None if neither a run nor a card tells."""
         if self.card is not None and self.card.recipe is not None:
             import pinets.tasks  # noqa: F401  all kinds of recipes are known then
             from pinets.engine.recipe import recipe_from_json
@@ -179,7 +179,7 @@ def resolve(text: str | Path, *, network: str | None = None, data_dir: str | Pat
 
 
 def _class_names(estimator: Any) -> tuple[str, ...] | None:
-    """Those of a classifier with a score for each class; one of two classes has a single score."""
+    """The names of the classes, for classifiers with a score for each; one of two classes has a single score."""
     classes = getattr(estimator, "classes_", ())
     return tuple(map(str, classes)) if len(classes) > 2 else None
 

@@ -36,7 +36,7 @@ class UntrustedFileError(ValueError):
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a network answers for one input.
+    """The answer of a network for one input.
 
     Attributes:
         source: The file, with the row of a table.
@@ -126,7 +126,7 @@ class Predictor:
 def predict(
     model: str | Path, inputs: Sequence[str | Path], *, data_dir: str | Path | None = None, trust: bool = False
 ) -> list[Prediction]:
-    """What a network answers for files.
+    """The answers of a network for files.
 
     Images and sounds are prepared as those the run was evaluated on. Tables (``.csv``, with or without a line of names,
     and ``.npy``) hold one input per row, as the network takes it. An estimator that was fitted with a data frame finds

@@ -22,7 +22,7 @@ from pinets.algebra.traced import Traced
 __all__ = ["Spectrum", "spectra"]
 
 _LIMIT = 30_000_000  # elements of a tensor of factors
-_STARTS = 12  # of the power method, for each component
+_STARTS = 12  # starts of the power method for each component
 _STEPS = 40
 
 
@@ -43,7 +43,7 @@ class Spectrum:
     exact: bool
 
     def __call__(self, z: Tensor, components: int | None = None) -> Tensor:
-        """What the first components of every output give for inputs z: shape (batch, outputs)."""
+        """The sum of the first components of every output at inputs z: shape (batch, outputs)."""
         kept = slice(components)
         projected = torch.einsum("okd,nd->nok", self.vectors[:, kept], z.flatten(1).to(self.vectors))
         return (self.values[:, kept] * projected.pow(self.degree)).sum(2).to(z)

@@ -23,7 +23,7 @@ from pinets.algebra.domains.zonotope import Zonotope
 
 __all__ = ["Quadratic", "Relaxation", "least_value"]
 
-_DIMENSIONS = 12  # of the vectors in place of the symbols
+_DIMENSIONS = 12  # size of the vectors that replace the symbols
 _ROUNDS = (10, 50, 240)  # steps of the descent before the bound is computed, and computed again
 
 
@@ -89,7 +89,7 @@ class Quadratic:
 
 @dataclass(frozen=True)
 class Relaxation:
-    """What the relaxation gives."""
+    """The result of the relaxation."""
 
     lower: float  # the least value is at least this
     reached: float  # at the approximate solution: no steps would lift the bound above it

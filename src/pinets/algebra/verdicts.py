@@ -19,7 +19,7 @@ Write = Callable[[int, "Verdict"], None]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known about one box.
+    """The decision about one box.
 
     Attributes:
         status: ``proven``: the label has the largest output all over the box. ``refuted``: not at ``counterexample``.

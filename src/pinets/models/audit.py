@@ -108,7 +108,7 @@ NETWORKS = (
 
 @dataclass(frozen=True)
 class Audited:
-    """What was found out about a network.
+    """The audit of one network.
 
     Attributes:
         network: Which.
