@@ -92,7 +92,6 @@ class Relaxation:
     """The result of the relaxation."""
 
     lower: float  # the least value is at least this
-    reached: float  # at the approximate solution: no steps would lift the bound above it
     point: Tensor  # where the relaxation suggests the least value to be, of shape (symbols,)
     gaps: Tensor  # how much each symbol contributes to the gap that the relaxation leaves
 
@@ -109,7 +108,7 @@ def least_value(quadratic: Quadratic, enough: float | None = 0.0) -> Relaxation:
     constant = quadratic.constant - slack
     vectors = _start(quadratic.linear)
     step = 2 / matrix.abs().sum(1, keepdim=True).clamp(min=1e-300)
-    best = Relaxation(-torch.inf, torch.inf, torch.zeros(count - 1), torch.zeros(count - 1))
+    best = Relaxation(-torch.inf, torch.zeros(count - 1), torch.zeros(count - 1))
     if not matrix.isfinite().all():
         return best
     for last, steps in zip((False, False, True), _ROUNDS, strict=True):
@@ -133,7 +132,7 @@ def least_value(quadratic: Quadratic, enough: float | None = 0.0) -> Relaxation:
             continue
         point = vectors[1:] @ vectors[0]
         if bound >= best.lower:
-            best = Relaxation(bound, reached, point, weights[1:] * (1 - point.square()))
+            best = Relaxation(bound, point, weights[1:] * (1 - point.square()))
         if hopeless or (enough is not None and best.lower > enough):
             break
     return best

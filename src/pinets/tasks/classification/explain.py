@@ -162,7 +162,7 @@ def write_explanation(found: Explanation, folder: str | Path) -> list[Path]:
 
 
 def class_figure(found: Explanation, number: int) -> Any:
-    """One class: its strongest components of every degree, and the pattern that pulls images to it."""
+    """One class: its strongest components of every degree, for and against it."""
     rows = len(found.spectra)
     figure, axes = new_figure(
         2 * _SHOWN * 1.25 + 2.6, 1.75 * rows + 0.6, nrows=rows, ncols=2 * _SHOWN + 1, squeeze=False
