@@ -293,11 +293,10 @@ def _room(question: _Question, ring: int, insecure: bool, share: float) -> float
     """The bits left in a ring for inputs in a share of the range."""
     middle, half = (question.low + question.high) / 2, (question.high - question.low) / 2
     reach = proven_reach(question.circuit, middle - share * half, middle + share * half, math.inf)
-    found = [-math.inf]
-    for parameters in candidates(ring, question.circuit.depth, insecure):
-        if 0 < reach.output < 2.0**LARGEST_PRIME:
-            found.append(headroom(reach, parameters, output_scale(reach, parameters), 1))
-    return max(found)
+    if not 0 < reach.output < 2.0**LARGEST_PRIME:
+        return -math.inf
+    found = candidates(ring, question.circuit.depth, insecure)
+    return max((headroom(reach, each, output_scale(reach, each), 1) for each in found), default=-math.inf)
 
 
 def _try(question: _Question, parameters: Parameters, packing: Packing, reach: Reach) -> _Trial:

@@ -159,8 +159,9 @@ class Server:
         return [evaluator.load(one) for one in computed]
 
 
-def split_inputs(content: bytes, plan: Plan, *, source: object = "the inputs") -> list[bytes]:
+def split_inputs(content: bytes, plan: Plan) -> list[bytes]:
     """Split a request into requests that each hold what is evaluated at once: one ciphertext, or one set of them."""
+    source = "the inputs"
     container = Container.from_bytes(content, "inputs", source).require(plan=plan.identity, source=source)
     size = plan.parts
     entries, count = list(container.parts.values()), container.facts.get("count")

@@ -257,9 +257,8 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         device = state["device"]
-        for name in ("feature_scaling_", "target_scaling_"):
+        for name, where in (("feature_scaling_", device), ("target_scaling_", "cpu")):
             if name in state:
-                where = device if name == "feature_scaling_" else "cpu"
                 state[name] = Scaling(**tensors_of(state[name], where))
         if "module_" in state:
             state["module_"] = network_from(state["module_"], device)
@@ -351,9 +350,9 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         scaling = getattr(self, "feature_scaling_", None)
         fill = None
         if scaling is not None:  # the mean of a column whose values were all there
-            first = np.unique(self.columns_.sources, return_index=True)[1]
+            present, first = np.unique(self.columns_.sources, return_index=True)
             fill = np.zeros(self.columns_.width)
-            fill[np.unique(self.columns_.sources)] = scaling.mean.cpu().numpy()[first]
+            fill[present] = scaling.mean.cpu().numpy()[first]
         return self.columns_.encode(X, fill)
 
     def _standardised(self, rows: Any) -> Tensor:

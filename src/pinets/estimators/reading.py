@@ -82,9 +82,9 @@ class Reading:
         """The names of the features: those of the data frame, else ``x0``, ``x1`` and so on."""
         check_is_fitted(self, "columns_")
         given = getattr(self, "feature_names_in_", None)
-        return (
-            [f"x{number}" for number in range(self.columns_.width)] if given is None else unique(list(map(str, given)))
-        )
+        if given is None:
+            return [f"x{number}" for number in range(self.columns_.width)]
+        return unique(list(map(str, given)))
 
     def encoded_names(self) -> list[str]:
         """The names of the polynomial's columns: ``city=Paris`` and ``age is missing`` beside the features' own."""
@@ -292,7 +292,7 @@ class Reading:
             seconds: Computing time, at most.
         """
         position, _ = self._output(output)
-        names = list(self.raw_names())
+        names = self.raw_names()
         if isinstance(feature, str) and feature not in names:
             raise ValueError(f"there is no column {feature!r}{did_you_mean(feature, names)}")
         number = names.index(feature) if isinstance(feature, str) else int(feature)
