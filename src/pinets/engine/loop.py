@@ -24,6 +24,7 @@ from pinets._progress import Progress
 from pinets.engine.checkpoint import Checkpoint, CheckpointError, Checkpoints
 from pinets.engine.logs import Log, MetricsLog
 from pinets.engine.nonfinite import NonFiniteError, NonFiniteLoss, first_non_finite_layer, non_finite_names
+from pinets.engine.optimization import require_range
 from pinets.engine.randomness import (
     random_state,
     restore_random_state,
@@ -59,8 +60,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name in ("steps", "steps_per_epoch", "checkpoint_every", "log_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            require_range(name, getattr(self, name), at_least=1)
 
     def epoch(self, step: int) -> int:
         """The epoch a step belongs to; the first is 1."""

@@ -19,6 +19,7 @@ from pinets.data import Batches, SampleSet, Splits, Transform
 from pinets.data.download import offline
 from pinets.engine.findings import Findings
 from pinets.engine.loop import Plan
+from pinets.engine.optimization import require_range
 from pinets.engine.task import Split, Task
 from pinets.engine.values import RecipeError, from_json, set_values
 
@@ -91,8 +92,7 @@ class Recipe(ABC):
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "accumulate", "checkpoint_every", "log_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            require_range(name, getattr(self, name), at_least=1)
         if self.batch % self.accumulate:
             raise ValueError(f"a batch of {self.batch} cannot be divided into {self.accumulate} equal parts")
         if not 0 <= self.seed < 2**63:

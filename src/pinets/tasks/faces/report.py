@@ -58,18 +58,15 @@ def face_table(results: Sequence[FaceResult]) -> list[list[str]]:
     [['accuracy, %', 'ResNet50'], ['LFW', '99.733 ± 0.309']]
     """
     models = list(dict.fromkeys(result.model for result in results))
+    found = {(result.model, result.data): result for result in results}
     if results[0].protocol != "Pairs":
         names = list(dict.fromkeys((result.data, name) for result in results for name in result.figures))
         several = len({data for data, _ in names}) > 1
         header = ["%", *(f"{data} {name}" if several else name for data, name in names)]
-        found = {(result.model, result.data): result for result in results}
-        return [
-            header,
-            *([model, *(_cell(found.get((model, data)), name) for data, name in names)] for model in models),
-        ]
+        rows = [[model, *(_cell(found.get((model, data)), name) for data, name in names)] for model in models]
+        return [header, *rows]
     order = {name: place for place, name in enumerate(_DATA)}
     sets = sorted(dict.fromkeys(result.data for result in results), key=lambda name: order.get(name, len(order)))
-    found = {(result.model, result.data): result for result in results}
     rows = [["accuracy, %", *models]]
     rows += [[data, *(_cell(found.get((model, data)), "accuracy") for model in models)] for data in sets]
     others = [name for result in results for name in result.figures if name != "accuracy"]

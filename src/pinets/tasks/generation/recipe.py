@@ -17,7 +17,7 @@ from pinets.data.samples import read_fixed
 from pinets.engine.findings import Findings, output_shape
 from pinets.engine.loop import Plan
 from pinets.engine.model import Network, put_channels_last
-from pinets.engine.optimization import Adam, Constant, LinearDecay
+from pinets.engine.optimization import Adam, Constant, LinearDecay, require_range
 from pinets.engine.randomness import seed_everything, seed_processes_apart
 from pinets.engine.recipe import InputInfo, Recipe
 from pinets.tasks.generation.losses import Hinge, NonSaturating, Wasserstein
@@ -146,8 +146,7 @@ class GenerationRecipe(Recipe):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("steps_per_epoch", "discriminator_steps", "generator_batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            require_range(name, getattr(self, name), at_least=1)
         if not 0 <= self.average < 1:
             raise ValueError(f"average must lie in [0, 1), got {self.average}")
         if self.accumulate != 1:

@@ -160,8 +160,7 @@ class AutoencodingRecipe(Recipe):
         super().__post_init__()
         if self.hierarchy.lengths is None:
             raise ValueError("hierarchy.lengths must be given: the number of weights depends on them")
-        if self.latent < 1:
-            raise ValueError(f"latent must be at least 1, got {self.latent}")
+        require_range("latent", self.latent, at_least=1)
         if self.clip is not None:
             require_range("clip", self.clip, above=0)  # torch would reverse the gradient
 
