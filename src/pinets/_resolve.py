@@ -87,7 +87,7 @@ class Resolved:
 
     @property
     def preprocessing(self) -> Any:
-        """What is done to an input before it reaches the network, as plain data; None where that is not known."""
+        """The preprocessing of an input, as plain data; None if it is not known."""
         if self.card is not None:
             return self.card.preprocessing
         if self.estimator is not None:
@@ -237,7 +237,7 @@ def _made(found: Any, place: str) -> nn.Module:
 
 
 def named_in_python(place: str, name: str) -> Any:
-    """What a name stands for in a Python file, which is executed, or in an importable module."""
+    """The object of the given name in a Python file, which is executed, or in an importable module."""
     module = import_file(place) if place.endswith(".py") else _import_module(place)
     if not hasattr(module, name):
         raise ResolveError(f"{place} has no {name!r}{did_you_mean(name, vars(module))}")

@@ -188,7 +188,7 @@ def from_json(expected: Any, content: Any, name: str) -> Any:
 
 
 def describe_type(expected: Any) -> str:
-    """What a value must be, in words.
+    """The type that a value must have, in words.
 
     >>> describe_type(int | None), describe_type(tuple[float, ...]), describe_type(Literal["no", "bf16"])
     ('a whole number or none', 'a list of values, each a number', "'no' or 'bf16'")

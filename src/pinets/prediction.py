@@ -65,9 +65,9 @@ class Predictor:
 
     Attributes:
         run: Gives the outputs of a batch.
-        shape: Of one input; None where it is not known.
+        shape: The shape of one input; None if it is not known.
         classes: Their names; None where there are none.
-        preprocessing: Of images or sounds, as a run or an exported file says it; None where it is not known.
+        preprocessing: The preprocessing of images or sounds, from a run or an exported file; None if it is not known.
     """
 
     run: Callable[[Tensor], Tensor]

@@ -74,10 +74,10 @@ def spectra(
         model: A polynomial in evaluation mode (see :func:`pinets.algebra.certify`) that maps a batch of inputs to a
             batch of vectors, or a traced one.
         example: An input with a batch of one.
-        degree: Of the terms, at least 2.
+        degree: The degree of the terms, at least 2.
         components: How many to find for each output; all for degree 2, 16 for others if left out.
         outputs: Rows of weights of the outputs, to look at their sums and differences; each output itself if left out.
-        seed: Of the starts of the power method.
+        seed: Seed of the starts of the power method.
 
     Example:
         >>> from pinets import CCP, orders

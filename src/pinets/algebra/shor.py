@@ -40,7 +40,7 @@ class Quadratic:
 
     @staticmethod
     def below(zonotope: Zonotope, element: int, sign: int = 1) -> Quadratic:
-        """What one element of a zonotope is at least; with a sign of -1, what the negative element is."""
+        """A quadratic lower bound of one element of a zonotope; with a sign of -1, of its negative."""
         assert zonotope.generators is not None
         linear = zonotope.generators.flatten(1)[:, element]
         empty = linear.new_zeros(len(linear), 0)

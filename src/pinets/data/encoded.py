@@ -105,7 +105,7 @@ def complete(
         test: The dataset's own test images, if it has them.
         validation: Its own validation images, if it has them.
         crop: For images that are held out.
-        fraction: Of every class, to hold out.
+        fraction: The share of every class to hold out.
         seed: Decides which images are held out.
     """
     if test is None and validation is None:

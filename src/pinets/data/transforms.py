@@ -271,7 +271,7 @@ class RandomErase(Transform):
     """Fill a square at a random place with the image's mean colour (cutout).
 
     Args:
-        side: Of the square, in pixels. Its centre is any pixel, so that edges of the image cut parts of it off.
+        side: The side of the square in pixels. Its centre is any pixel, so the image's edges may cut parts of it off.
     """
 
     side: int
@@ -299,7 +299,7 @@ class RandomGrain(Transform):
 
     Args:
         largest: The largest standard deviation, as a share of ``maximum``.
-        probability: Of getting any; the others stay as they are.
+        probability: The probability that an image gets any noise.
         maximum: The value of white.
     """
 

@@ -182,6 +182,6 @@ def key_file_bytes(plan: Plan) -> int:
 
 
 def request_bytes(plan: Plan, groups: int = 1) -> int:
-    """The size of so many encrypted ciphertexts, or sets of them, without the container around them."""
+    """The size of this many encrypted ciphertexts, or sets of them, without the container around them."""
     each = SealScheme(plan.parameters).compact.ciphertext_bytes(plan.parameters.levels + 1, seeded=True)
     return groups * plan.parts * each

@@ -22,7 +22,7 @@ def orthogonalize(matrix: Tensor) -> Tensor:
     r"""About :math:`U V^\top` for a matrix :math:`U \Sigma V^\top`, by Newton-Schulz iterations in bfloat16.
 
     Args:
-        matrix: Of any shape; axes after the first are joined.
+        matrix: A tensor of any shape; axes after the first are joined.
 
     Example:
         >>> rotated = orthogonalize(torch.tensor([[0.0, 5.0], [-4.0, 0.0]]))
@@ -50,7 +50,7 @@ class MuonOptimizer(torch.optim.SGD):
     and makes :math:`\eta` the relative size of a step.
 
     Args:
-        groups: As of :class:`torch.optim.SGD`; those with ``"orthogonal"`` hold weights of two or more axes.
+        groups: As for :class:`torch.optim.SGD`; those with ``"orthogonal"`` hold weights of two or more axes.
         options: Passed to :class:`torch.optim.SGD`, for the other groups.
     """
 

@@ -72,7 +72,7 @@ class Recipe(ABC):
         accumulate: A batch is processed in this many parts, one after the other, to save memory.
         precision: ``"no"`` for float32, or the type of mixed precision.
         compile: Whether to compile the networks. A run may be resumed with another choice.
-        seed: Of the initial weights, the order of the data and its augmentation.
+        seed: Seed of the initial weights, the order of the data and its augmentation.
         checkpoint_every: Updates between two checkpoints; there is one after each epoch in any case.
         log_every: Updates between two lines of the log.
         data: What it is trained on: an object with the methods ``load(data_dir)`` and ``describe(data_dir)``.
@@ -203,7 +203,7 @@ def evaluation_batches(
 
     Args:
         splits: All samples.
-        split: Which to take.
+        split: The split to take.
         size: Batch size over all processes, rounded down to a multiple of their number.
         transform: Applied to every batch.
         accelerator: Knows the processes.

@@ -232,8 +232,8 @@ def read_formula(
 
     Args:
         network: From standardised columns to standardised targets.
-        scaling: Of the columns, in their own units.
-        target_scaling: Of the targets; None for classes.
+        scaling: The scaling of the columns, in their own units.
+        target_scaling: The scaling of the targets; None for classes.
         variables: Names and kinds of the columns.
         rows: Data in the units of the columns, to rank by.
         sample: Rows of ``fit`` in the same units: a term is left out if it is negligible in both.
@@ -321,7 +321,7 @@ class _Found:
     constant: float
     products: list[tuple[int, ...]]
     coefficients: np.ndarray
-    omitted: int  # at most so many others are not zero
+    omitted: int  # at most this many others are not zero
 
 
 def _monomials(network: Polynomial, scale: np.ndarray, output: int, most: int = _MOST_TERMS) -> _Found:

@@ -20,7 +20,7 @@ _LOGISTIC = 1e-5
 
 @dataclass(frozen=True)
 class PathPoint:
-    """The score of polynomials with so many terms, on rows that neither chose nor fitted them."""
+    """The score of polynomials with this many terms, on rows that neither chose nor fitted them."""
 
     terms: int
     score: float

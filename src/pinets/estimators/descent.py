@@ -91,7 +91,7 @@ class Descent:
         return 0.01 * min(1.0, _FEW / features) if self.learning_rate == "auto" else float(self.learning_rate)
 
     def _draw_seeds(self) -> int:
-        """Start the generator of all that comes after the weights; return the seed of these."""
+        """Start the random generator for everything after the weights; return the seed of the weights."""
         random = check_random_state(self.random_state)
         drawing, shuffling = (int(seed) for seed in random.randint(np.iinfo(np.int32).max, size=2))
         self._generator = torch.Generator().manual_seed(shuffling)

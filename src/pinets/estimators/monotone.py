@@ -93,7 +93,7 @@ def read_constraints(wanted: Any, names: Sequence[str], numbers: Sequence[bool])
 
     Args:
         wanted: A mapping from names to 1 (rises), -1 (falls) or 0, or one of these for each column.
-        names: Of the columns.
+        names: The names of the columns.
         numbers: Which of them hold numbers.
     """
     if isinstance(wanted, Mapping):

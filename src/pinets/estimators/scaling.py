@@ -47,7 +47,7 @@ class Scaling:
         Args:
             name: What errors call the columns.
             columns: Dense or sparse columns of numbers.
-            weights: Of the rows; equal if left out.
+            weights: The weights of the rows; equal if left out.
             ignore_constant: Whether columns that are constant count for nothing.
             farthest: The largest z, in size.
             clip: Whether z stays within what the columns hold.

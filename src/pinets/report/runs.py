@@ -30,7 +30,7 @@ class RecipeSummary:
         runs: How many are finished.
         parameters: Number of parameters, without those of a discriminator.
         seconds: Mean time of a run.
-        metrics: Of the last epoch on the test split: mean and standard deviation over the seeds.
+        metrics: Mean and standard deviation over the seeds, for the last epoch on the test split.
         protocol: How the metrics were measured, where their names do not say it.
     """
 

@@ -55,7 +55,7 @@ def write_report(
     Args:
         groups: The runs of each recipe.
         path: The file.
-        title: Of the page.
+        title: The title of the page.
         about: Gives the task's sections about a finished run; called if there is only one run.
     """
     page = Page(title, "What was measured, how it went, and all that is needed to repeat it.")

@@ -122,7 +122,7 @@ def decode_image(encoded: bytes, name: str, crop: Crop, uniforms: Sequence[float
 
     Args:
         encoded: The bytes of an image file.
-        name: Of the file, for errors.
+        name: The name of the file, for errors.
         crop: Which part is kept, at which size.
         uniforms: The random numbers of the crop.
         channels: 3 for RGB, 1 for grey.

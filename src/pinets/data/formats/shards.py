@@ -141,7 +141,7 @@ def write_shards(splits: Splits[Any], folder: PathLike, *, per_shard: int = 1000
         splits: Three :class:`pinets.data.ImageSet`, or sets of encoded images.
         folder: Must not exist yet.
         per_shard: Images in a file.
-        seed: Of the order.
+        seed: Seed of the order.
     """
     with new_folder(Path(folder)) as partial:
         parts = {"train": splits.train, "validation": splits.validation, "test": splits.test}

@@ -31,9 +31,9 @@ class Explanation:
 
     Attributes:
         classes: Names of the outputs.
-        shape: Of an input.
-        spectra: By degree.
-        accuracy: Of the network on the images.
+        shape: The shape of an input.
+        spectra: The spectrum of each degree.
+        accuracy: The network's accuracy on the images.
         truncated: By degree: accuracies by the number of components kept of that degree, all other degrees exact.
         patterns: For each class the pattern that pulls images to it, of unit length.
         pulled: For each norm of the pattern, the share of images of other classes that it moves to its class, the mean
@@ -76,9 +76,9 @@ def explain(
     Args:
         network: In evaluation mode.
         images: As the network takes them, to measure accuracies on.
-        labels: Of the images.
+        labels: The labels of the images.
         classes: Names of the outputs.
-        degrees: Which to look at; all from 2 on if left out.
+        degrees: The degrees to look at; all from 2 on if left out.
         components: How many to find for each class, beyond degree 2.
     """
     traced = trace(network, images[:1])

@@ -38,7 +38,7 @@ def strongest_pairs(network: nn.Module, shape: tuple[int, ...], classes: int) ->
 
     Args:
         network: A polynomial, in evaluation mode.
-        shape: Of one input.
+        shape: The shape of one input.
         classes: Its outputs; each is compared with their mean.
     """
     linalg = require("scipy.sparse.linalg", extra="train")

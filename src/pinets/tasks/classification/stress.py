@@ -87,7 +87,7 @@ def stress(
         pixels: Images as bytes, (N, C, H, W).
         labels: Their classes.
         prepare: From images with pixels from 0 to 255 to what the network takes.
-        seed: Of the damage.
+        seed: Seed of the damage.
     """
     rows: list[Stress] = []
     usual = 1.0

@@ -112,11 +112,11 @@ class GenerationRecipe(Recipe):
         model: The generator.
         discriminator: Its adversary.
         data: What to generate.
-        loss: Of both.
+        loss: The loss of both networks.
         noise: Standard normal, or uniform in [-1, 1].
-        optimizer: Of the generator.
-        discriminator_optimizer: Of the discriminator.
-        schedule: Of both learning rates.
+        optimizer: The generator's optimizer.
+        discriminator_optimizer: The discriminator's optimizer.
+        schedule: How both learning rates change.
         steps_per_epoch: Updates of the generator from one evaluation to the next, which is an epoch here.
         discriminator_steps: Updates of the discriminator, of ``batch`` images each, for one of the generator.
         generator_batch: Images in an update of the generator.

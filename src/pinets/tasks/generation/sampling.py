@@ -33,7 +33,7 @@ def sample(path: str | Path, count: int = 64, *, seed: int = 0, truncation: floa
     Args:
         path: The run folder, or the name of trained weights.
         count: How many.
-        seed: Of the noise: the same images for the same seed, and more of them for a larger count.
+        seed: Seed of the noise: the same seed gives the same images, and a larger count more of them.
         truncation: Less than 1 draws them towards the average image: fewer kinds, but better ones.
     """
     return torch.cat([*sample_batches(path, count, seed=seed, truncation=truncation)])

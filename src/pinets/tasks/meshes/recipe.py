@@ -55,7 +55,7 @@ class Shapes:
         vertices: How many a shape has.
         reduced: Whether they are fewer than the set's own, by quadric edge collapse of the template.
         limit: Train on this many shapes only, spread evenly over the training shapes.
-        split: Of COMA, ``"interpolation"`` or ``"extrapolation:EXPRESSION"``; the set's own if left out.
+        split: For COMA, ``"interpolation"`` or ``"extrapolation:EXPRESSION"``; the set's own if left out.
         millimetres: How many of them the unit of your own shapes has; the set's own if left out.
         sequence: Frames in a sequence of your own shapes, of which validation holds out whole ones; the set's own if
             left out.
@@ -144,7 +144,7 @@ class AutoencodingRecipe(Recipe):
         hierarchy: How the template is down-sampled, and its spirals; with their lengths.
         latent: Size of the vector in the middle.
         optimizer: With its learning rate.
-        schedule: Of the learning rate.
+        schedule: How the learning rate changes.
         clip: Largest norm of the gradient; longer ones are shortened. ``None`` for no limit.
     """
 

@@ -102,9 +102,9 @@ def kernel_distance(
     Args:
         real: Features (M, D).
         fake: Features (N, D).
-        subsets: How many; 100 is what everyone uses.
-        size: Of a subset; all features where there are fewer.
-        seed: Of the choice.
+        subsets: The number of subsets; 100 is what everyone uses.
+        size: The size of a subset; all features if there are fewer.
+        seed: Seed of the choice.
     """
     size = min(size, len(real), len(fake))
     if size < 2:

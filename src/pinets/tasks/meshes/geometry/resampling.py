@@ -56,7 +56,7 @@ def _collapse_edges(mesh: Mesh, count: int) -> tuple[Tensor, Tensor]:
         )
 
         def replay(edges: int) -> tuple[Tensor, Tensor, Tensor]:
-            """After so many collapses: the vertices, the faces, and the new number of every old vertex."""
+            """The vertices, the faces and the new number of every old vertex after this many collapses."""
             found = simplification.replay_simplification(points.numpy(), faces, collapses[:edges])  # noqa: B023
             moved, coarse, merged = map(torch.as_tensor, found)
             return moved.double(), coarse.long(), merged.long()
