@@ -25,7 +25,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def _distance(word: str, candidate: str) -> tuple[int, int, int] | None:
-    """How far a candidate is from a word: typing errors, or letters left off its end. None if it is not near.
+    """The distance of a candidate from a word: typing errors, or letters left off its end. None if it is not near.
 
     >>> _distance("rnak", "rank"), _distance("resnet18", "resnet18_cifar"), _distance("mynet", "monet_s")
     ((1, 0, -1), (1, 6, -8), None)
@@ -43,7 +43,7 @@ def _distance(word: str, candidate: str) -> tuple[int, int, int] | None:
 
 
 def _typing_errors(first: str, second: str) -> int:
-    """How many letters were left out, added, replaced or swapped with their neighbour (Damerau and Levenshtein)."""
+    """The number of letters left out, added, replaced or swapped with their neighbour (Damerau and Levenshtein)."""
     before: list[int] = []
     row = list(range(len(second) + 1))
     for i, a in enumerate(first):

@@ -44,7 +44,7 @@ class Resolved:
     Attributes:
         text: What was resolved.
         network: The network, in evaluation mode.
-        expression: What builds it, for :mod:`pinets.spec`; None where nothing does.
+        expression: The :mod:`pinets.spec` expression that builds it; None if there is none.
         run: The run it was trained in; None where it is not from a run.
         card: The card of its weights; None where they have none.
         data_dir: Where datasets are looked for.
@@ -61,7 +61,7 @@ class Resolved:
 
     @cached_property
     def recipe(self) -> Recipe | None:
-        """What the network was trained with; None where neither a run nor a card tells."""
+        """The recipe the network was trained with; None if neither a run nor a card tells."""
         if self.card is not None and self.card.recipe is not None:
             import pinets.tasks  # noqa: F401  all kinds of recipes are known then
             from pinets.engine.recipe import recipe_from_json
@@ -87,7 +87,7 @@ class Resolved:
 
     @property
     def preprocessing(self) -> Any:
-        """What is done to an input before it reaches the network, as plain data; None where that is not known."""
+        """The preprocessing of an input, as plain data; None if it is not known."""
         if self.card is not None:
             return self.card.preprocessing
         if self.estimator is not None:
@@ -179,7 +179,7 @@ def resolve(text: str | Path, *, network: str | None = None, data_dir: str | Pat
 
 
 def _class_names(estimator: Any) -> tuple[str, ...] | None:
-    """Those of a classifier with a score for each class; one of two classes has a single score."""
+    """The names of the classes, for classifiers with a score for each; one of two classes has a single score."""
     classes = getattr(estimator, "classes_", ())
     return tuple(map(str, classes)) if len(classes) > 2 else None
 
@@ -237,7 +237,7 @@ def _made(found: Any, place: str) -> nn.Module:
 
 
 def named_in_python(place: str, name: str) -> Any:
-    """What a name stands for in a Python file, which is executed, or in an importable module."""
+    """The object of the given name in a Python file, which is executed, or in an importable module."""
     module = import_file(place) if place.endswith(".py") else _import_module(place)
     if not hasattr(module, name):
         raise ResolveError(f"{place} has no {name!r}{did_you_mean(name, vars(module))}")

@@ -1,4 +1,4 @@
-"""How pinets keeps things in files: safetensors, JSON of dataclasses, checksums, and how two state dicts differ."""
+"""Storage in files: safetensors, JSON of dataclasses, checksums, and differences of state dicts."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def from_json(expected: Any, content: Any, name: str) -> Any:
 
 
 def describe_type(expected: Any) -> str:
-    """What a value must be, in words.
+    """The type that a value must have, in words.
 
     >>> describe_type(int | None), describe_type(tuple[float, ...]), describe_type(Literal["no", "bf16"])
     ('a whole number or none', 'a list of values, each a number', "'no' or 'bf16'")
@@ -279,13 +279,14 @@ def _converter() -> Any:
 
 
 def _explain(error: Exception, expected: Any, content: Any, name: str) -> str:
-    """What does not fit, by the first key where something does not."""
+    """The first key that does not fit, and why."""
     cattrs = require("cattrs", extra="train")
     if isinstance(error, ModuleNotFoundError):
         raise error
     if isinstance(error, cattrs.ClassValidationError):
         of_fields, others = error.group_exceptions()
-        for inner, note in of_fields:
+        if of_fields:
+            inner, note = of_fields[0]
             key = f"{name}.{note.name}"
             return _explain(inner, note.type, content[note.name], key) if note.name in content else f"{key} is missing"
         if isinstance(others[0], cattrs.ForbiddenExtraKeysError):

@@ -37,7 +37,7 @@ class UntrustedFileError(ValueError):
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a network answers for one input.
+    """The answer of a network for one input.
 
     Attributes:
         source: The file, with the row of a table.
@@ -66,9 +66,9 @@ class Predictor:
 
     Attributes:
         run: Gives the outputs of a batch.
-        shape: Of one input; None where it is not known.
+        shape: The shape of one input; None if it is not known.
         classes: Their names; None where there are none.
-        preprocessing: Of images or sounds, as a run or an exported file says it; None where it is not known.
+        preprocessing: The preprocessing of images or sounds, from a run or an exported file; None if it is not known.
     """
 
     run: Callable[[Tensor], Tensor]
@@ -127,7 +127,7 @@ class Predictor:
 def predict(
     model: str | Path, inputs: Sequence[str | Path], *, data_dir: str | Path | None = None, trust: bool = False
 ) -> list[Prediction]:
-    """What a network answers for files.
+    """The answers of a network for files.
 
     Images and sounds are prepared as those the run was evaluated on. Tables (``.csv``, with or without a line of names,
     and ``.npy``) hold one input per row, as the network takes it. An estimator that was fitted with a data frame finds

@@ -86,7 +86,7 @@ def _build(tree: ast.expr, known: Mapping[str, Maker]) -> nn.Module:
 
 
 def names() -> dict[str, Maker]:
-    """What expressions may call: layers, registered models by their names, and ``to_pinet``."""
+    """The functions that expressions may call: layers, registered models by their names, and ``to_pinet``."""
     from pinets.models import list_models
 
     return {**_layers(), **{name: _model(name) for name in list_models()}, "to_pinet": _convert}

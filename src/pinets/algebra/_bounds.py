@@ -18,7 +18,7 @@ __all__ = ["Bounds", "ball", "bounds", "interval_bounds", "lipschitz", "margins"
 
 @dataclass(frozen=True)
 class Bounds:
-    """What every output lies between, for every input of a box.
+    """Lower and upper bounds of every output, for every input of a box.
 
     Attributes:
         lower: Of the outputs' shape, in double precision.
@@ -34,13 +34,13 @@ class Bounds:
 
 
 def ball(x: Tensor, eps: float, *, minimum: float = -math.inf, maximum: float = math.inf) -> tuple[Tensor, Tensor]:
-    """The box of all that differs from an input by at most ``eps`` in each element, rounded outwards.
+    """The box of all inputs that differ from the given one by at most ``eps`` in each element, rounded outwards.
 
     Args:
         x: One input in each row.
         eps: The radius.
-        minimum: Below which no input goes, such as 0 for pixels.
-        maximum: Above which no input goes.
+        minimum: The least value of an input, such as 0 for pixels.
+        maximum: The largest value of an input.
 
     Example:
         >>> ball(torch.tensor([[0.0, 0.5]]), 0.25, minimum=0.0)

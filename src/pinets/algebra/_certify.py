@@ -25,7 +25,7 @@ __all__ = ["Certificate", "as_power", "certificate_of", "certify", "require_poly
 _LAMBDA = 1.3247179572447460  # near no fraction of small integers, so that rounding errors do not scale with it
 _AGREEMENT = 1e-4  # forms agree to rounding, about 1e-12; rounding errors alone differ by their whole size
 _EXACT_AGREEMENT = 1e-10  # for single elements: among many, two rounding errors may agree by chance
-_ALONG_LINE = 1e-6  # largest deviation from a polynomial along a line, as part of the values on it
+_ALONG_LINE = 1e-6  # largest deviation from a polynomial along a line, relative to the values on it
 _LEBESGUE = 4.0  # how much interpolation at 33 points can enlarge errors at these points
 _LINE_DEGREES = 32  # higher degrees need too many evaluations along the line
 _SERIES_DEGREES = 64
@@ -267,7 +267,7 @@ def _follow_line(traced: Traced, degree: int, notes: list[str]) -> None:
 
 
 def _rounding(traced: Traced, points: list[tuple[Tensor, ...]]) -> Tensor:
-    """How far the outputs at some of the points can be off in double precision."""
+    """A bound on the rounding errors of the outputs at some points in double precision."""
     errors = []
     for values in points:
         found = traced.graph.run(

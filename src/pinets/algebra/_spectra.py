@@ -22,7 +22,7 @@ from pinets.algebra.traced import Traced
 __all__ = ["Spectrum", "spectra"]
 
 _LIMIT = 30_000_000  # elements of a tensor of factors
-_STARTS = 12  # of the power method, for each component
+_STARTS = 12  # starts of the power method for each component
 _STEPS = 40
 
 
@@ -43,7 +43,7 @@ class Spectrum:
     exact: bool
 
     def __call__(self, z: Tensor, components: int | None = None) -> Tensor:
-        """What the first components of every output give for inputs z: shape (batch, outputs)."""
+        """The sum of the first components of every output at inputs z: shape (batch, outputs)."""
         kept = slice(components)
         projected = torch.einsum("okd,nd->nok", self.vectors[:, kept], z.flatten(1).to(self.vectors))
         return (self.values[:, kept] * projected.pow(self.degree)).sum(2).to(z)
@@ -74,10 +74,10 @@ def spectra(
         model: A polynomial in evaluation mode (see :func:`pinets.algebra.certify`) that maps a batch of inputs to a
             batch of vectors, or a traced one.
         example: An input with a batch of one.
-        degree: Of the terms, at least 2.
+        degree: The degree of the terms, at least 2.
         components: How many to find for each output; all for degree 2, 16 for others if left out.
         outputs: Rows of weights of the outputs, to look at their sums and differences; each output itself if left out.
-        seed: Of the starts of the power method.
+        seed: Seed of the starts of the power method.
 
     Example:
         >>> from pinets import CCP, orders

@@ -214,7 +214,7 @@ class _Part:
 
 
 def _key(traced: Traced, boxes: Interval, labels: list[int]) -> str:
-    """What the verdicts of a file are about: the same network, boxes and labels give the same text."""
+    """A checksum of network, boxes and labels, by which a file of verdicts is recognised."""
     graph, tensors = traced.graph, {"lower": boxes.lower, "upper": boxes.upper, **traced.graph.constants}
     operations = [(node.name, str(node.target), node.args, node.kwargs) for node in graph.nodes]
     types = [(name, value.dtype, value.shape) for name, value in tensors.items()]

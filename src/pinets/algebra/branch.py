@@ -12,7 +12,7 @@ __all__ = ["refine"]
 
 Enclose = Callable[[Interval], Interval]  # outputs over each of several boxes
 
-_AXES = 16  # inputs along which a box is tried to be halved: the widest
+_AXES = 16  # inputs along which halving a box is tried: the widest ones
 
 
 def refine(enclose: Enclose, box: Interval, most: int) -> Interval:

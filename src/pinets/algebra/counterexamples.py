@@ -1,4 +1,4 @@
-"""Inputs of a box that a classifier gets wrong, looked for by projected gradient descent on the margin."""
+"""Search for misclassified inputs in a box, by projected gradient descent on the margin."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _LARGEST_SLOPES = 2**22  # elements of what errors of one operation do to the ou
 
 
 class TooLargeError(ValueError):
-    """What was asked takes more memory than is allowed."""
+    """The request takes more memory than is allowed."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Problem:
         return self._each(tight, boxes, differences).meet(self.enclose_plainly(boxes, differences))
 
     def sharpen(self, boxes: Interval, known: Interval, differences: Tensor | None = None) -> Interval:
-        """What :meth:`enclose` gives, tightened by Shor's relaxation where that is a matter of a second."""
+        """The result of :meth:`enclose`, tightened by Shor's relaxation where that takes about a second."""
         if not self.fits or self.symbols > _MOST_SYMBOLS or known.lower.numel() > _MOST_DUALS:
             return known
         lower, upper = (end.clone() for end in (known.lower, known.upper))
@@ -149,7 +149,7 @@ class Problem:
         return self._each(plain, boxes, differences)
 
     def rate(self, boxes: Interval) -> Tensor:
-        """How fast the outputs change at most over each box, as all inputs do."""
+        """Bounds on how fast the outputs change with the inputs, for each box."""
         inner = ZonotopeDomain(self.rounding, 2 * self.symbols)
 
         def backwards(low: Tensor, high: Tensor) -> Interval:

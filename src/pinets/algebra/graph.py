@@ -206,7 +206,7 @@ def _has_rule(node: fx.Node) -> bool:
 
 @cache
 def _decompositions() -> dict[Any, Any]:
-    """How torch writes the operations that have no rule here in terms of others: ``hstack`` is ``cat``."""
+    """Torch's decompositions of operations without a rule into others: ``hstack`` into ``cat``."""
     table = torch.export.default_decompositions()
     for operation in list(table.keys()):
         if getattr(operation, "_opname", "") in KNOWN:

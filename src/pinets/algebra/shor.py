@@ -23,7 +23,7 @@ from pinets.algebra.domains.zonotope import Zonotope
 
 __all__ = ["Quadratic", "Relaxation", "least_value"]
 
-_DIMENSIONS = 12  # of the vectors in place of the symbols
+_DIMENSIONS = 12  # size of the vectors that replace the symbols
 _ROUNDS = (10, 50, 240)  # steps of the descent before the bound is computed, and computed again
 
 
@@ -40,7 +40,7 @@ class Quadratic:
 
     @staticmethod
     def below(zonotope: Zonotope, element: int, sign: int = 1) -> Quadratic:
-        """What one element of a zonotope is at least; with a sign of -1, what the negative element is."""
+        """A quadratic lower bound of one element of a zonotope; with a sign of -1, of its negative."""
         assert zonotope.generators is not None
         linear = zonotope.generators.flatten(1)[:, element]
         empty = linear.new_zeros(len(linear), 0)
@@ -89,10 +89,9 @@ class Quadratic:
 
 @dataclass(frozen=True)
 class Relaxation:
-    """What the relaxation gives."""
+    """The result of the relaxation."""
 
     lower: float  # the least value is at least this
-    reached: float  # at the approximate solution: no steps would lift the bound above it
     point: Tensor  # where the relaxation suggests the least value to be, of shape (symbols,)
     gaps: Tensor  # how much each symbol contributes to the gap that the relaxation leaves
 
@@ -109,7 +108,7 @@ def least_value(quadratic: Quadratic, enough: float | None = 0.0) -> Relaxation:
     constant = quadratic.constant - slack
     vectors = _start(quadratic.linear)
     step = 2 / matrix.abs().sum(1, keepdim=True).clamp(min=1e-300)
-    best = Relaxation(-torch.inf, torch.inf, torch.zeros(count - 1), torch.zeros(count - 1))
+    best = Relaxation(-torch.inf, torch.zeros(count - 1), torch.zeros(count - 1))
     if not matrix.isfinite().all():
         return best
     for last, steps in zip((False, False, True), _ROUNDS, strict=True):
@@ -133,7 +132,7 @@ def least_value(quadratic: Quadratic, enough: float | None = 0.0) -> Relaxation:
             continue
         point = vectors[1:] @ vectors[0]
         if bound >= best.lower:
-            best = Relaxation(bound, reached, point, weights[1:] * (1 - point.square()))
+            best = Relaxation(bound, point, weights[1:] * (1 - point.square()))
         if hopeless or (enough is not None and best.lower > enough):
             break
     return best

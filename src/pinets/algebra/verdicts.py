@@ -19,7 +19,7 @@ Write = Callable[[int, "Verdict"], None]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known about one box.
+    """The decision about one box.
 
     Attributes:
         status: ``proven``: the label has the largest output all over the box. ``refuted``: not at ``counterexample``.
@@ -54,7 +54,7 @@ def open_journal(path: str | Path | None, key: str, example: Tensor) -> tuple[di
 
     Args:
         path: The file; None for none.
-        key: Of network, boxes and labels. A file with another key is refused.
+        key: The checksum of network, boxes and labels. A file with another key is refused.
         example: An input, for the shape and the type of counterexamples.
     """
     if path is None:

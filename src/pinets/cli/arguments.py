@@ -88,7 +88,7 @@ def positive(text: str) -> int:
 
 
 def file_ending_in(ending: str) -> Callable[[str], str]:
-    """Read the name of a file to write, which must say its format: a slip then replaces no file of another kind.
+    """Read the name of a file to write. It must end in the given ending, so that a slip replaces no other file.
 
     >>> file_ending_in(".html")("runs/report.html")
     'runs/report.html'
@@ -103,7 +103,7 @@ def file_ending_in(ending: str) -> Callable[[str], str]:
 
 
 def resolve_model(text: str, **options: Any) -> Resolved:
-    """What MODEL stands for; a text that stands for nothing is wrong usage."""
+    """Resolve MODEL; a text that stands for no network is a usage error."""
     from pinets._resolve import ResolveError, resolve
 
     try:

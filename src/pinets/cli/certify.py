@@ -151,10 +151,8 @@ def _bound(traced: Traced, lower: Tensor, upper: Tensor, boxes: int) -> list[lis
     ours, plain = bounds(traced, lower, upper, boxes=boxes), interval_bounds(traced, lower, upper)
     columns = {"lower": ours.lower, "upper": ours.upper, "plain_lower": plain.lower, "plain_upper": plain.upper}
     columns["rate"] = lipschitz(traced, lower, upper)
-    return [
-        [{name: float(column[row].flatten()[output]) for name, column in columns.items()} for output in range(outputs)]
-        for row, outputs in enumerate([ours.lower[0].numel()] * len(lower))
-    ]
+    rows = zip(*(column.reshape(len(column), -1).tolist() for column in columns.values()), strict=True)
+    return [[dict(zip(columns, output, strict=True)) for output in zip(*row, strict=True)] for row in rows]
 
 
 def _finite(found: Any) -> Any:

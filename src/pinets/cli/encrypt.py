@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser"]
 
-_LARGEST = 1e38  # of --range: inputs are drawn in single precision
+_LARGEST = 1e38  # limit of --range: inputs are drawn in single precision
 
 
 def add_parser(verbs: Verbs) -> None:

@@ -196,7 +196,7 @@ def run_yaleb(args: argparse.Namespace) -> int:
 
 
 def _source(args: argparse.Namespace) -> EmbeddingFiles | FaceRun:
-    """Where embeddings come from; an option of the source that is not used is refused."""
+    """The source of embeddings; options that do not fit it are refused."""
     from pinets.tasks.faces import EmbeddingFiles, FaceRun
 
     if args.run_folder is not None:

@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _known(found: Resolved) -> dict[str, Any]:
-    """What a run knows of its network."""
+    """The facts about the network that a run, weights or an estimator carry."""
     from pinets.tasks import to_json
 
     if found.estimator is not None:

@@ -13,13 +13,13 @@ from pinets._nearest import did_you_mean
 
 __all__ = ["Parser", "UsageError", "Verbs", "Words", "add_common_options", "add_verb"]
 
-_NUMBERS = re.compile(r"-\.?\d[\d.,eE+-]*$")  # what begins with a minus and is a value all the same
+_NUMBERS = re.compile(r"-\.?\d[\d.,eE+-]*$")  # values that begin with a minus, such as -1,1
 
 Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 class UsageError(ValueError):
-    """Something on the command line is wrong that only the verb itself can tell."""
+    """A usage error that only the verb itself can detect."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import TYPE_CHECKING
 
 from pinets.cli.arguments import MODEL_HELP, positive
 from pinets.cli.parser import UsageError, Verbs, add_verb
+
+if TYPE_CHECKING:
+    from pinets.prediction import Prediction
 
 __all__ = ["add_parser", "run"]
 
@@ -66,7 +70,6 @@ def _heads(place: int) -> tuple[str, str]:
     return ("class", "probability") if place == 0 else (f"{place + 1}. class", "probability")
 
 
-def _scores(one: object) -> object:
+def _scores(one: Prediction) -> dict[str, float] | list[float]:
     """Scores by class, or as a list where there are no classes."""
-    classes, scores = one.classes, one.scores  # type: ignore[attr-defined]
-    return list(scores) if classes is None else dict(zip(classes, scores, strict=True))
+    return list(one.scores) if one.classes is None else dict(zip(one.classes, one.scores, strict=True))

@@ -72,11 +72,12 @@ def run(args: argparse.Namespace) -> int:
 
     from pinets.tasks.generation.image_files import side_by_side, write_degrees, write_folder, write_grid
 
+    grid = args.grid or "samples.png"
     if args.degrees:
         if len(args.paths) > 1 or args.real or args.interpolate or args.folder is not None or args.truncation != 1:
             raise UsageError("--degrees takes one run, and neither --real, --interpolate, --folder nor --truncation")
-        write_degrees(generation.sample_degrees(args.paths[0], args.n, seed=args.seed), args.grid or "samples.png")
-        print(f"grid: {args.grid or 'samples.png'}")
+        write_degrees(generation.sample_degrees(args.paths[0], args.n, seed=args.seed), grid)
+        print(f"grid: {grid}")
         return 0
 
     steps = max(2, round(args.n**0.5))
@@ -94,9 +95,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"{write_folder(few, args.folder)} images in {args.folder}")
         if args.grid is None:
             return 0
-        write_grid(images(args.paths[0]), args.grid)
+        write_grid(images(args.paths[0]), grid)
     elif len(args.paths) == 1 and not args.real:
-        write_grid(images(args.paths[0]), args.grid or "samples.png")
+        write_grid(images(args.paths[0]), grid)
     else:
         panels = {}
         if args.real:
@@ -104,6 +105,6 @@ def run(args: argparse.Namespace) -> int:
         names = [Path(path).parent.name for path in args.paths]  # of the recipes
         for path, name in zip(args.paths, names, strict=True):
             panels[name if name and names.count(name) == 1 else path] = images(path)
-        side_by_side(panels, args.grid or "samples.png")
-    print(f"grid: {args.grid or 'samples.png'}")
+        side_by_side(panels, grid)
+    print(f"grid: {grid}")
     return 0

@@ -65,7 +65,7 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def add_run_options(parser: Parser) -> None:
-    """The options of verbs that train what is named, and not a comparison."""
+    """Add the options of verbs that train single recipes, not comparisons."""
     parser.add_argument("--seeds", metavar="N", type=positive, help="train N times, with seeds 0 to N - 1")
     parser.add_argument("--resume", action="store_true", help="continue an interrupted run, bit for bit")
     parser.add_argument(
@@ -76,7 +76,7 @@ def add_run_options(parser: Parser) -> None:
 
 
 def add_recipe_options(parser: Parser) -> None:
-    """The options of all verbs that train recipes by name."""
+    """Add the options of all verbs that train recipes by name."""
     parser.add_argument(
         "--scale",
         choices=["full", "medium", "small"],
@@ -88,7 +88,7 @@ def add_recipe_options(parser: Parser) -> None:
 
 
 def add_value_options(parser: Parser) -> None:
-    """The options of all verbs that train."""
+    """Add the options of all verbs that train."""
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="change a value, as optimizer.lr=0.05"
     )
@@ -135,7 +135,7 @@ def _from_file(place: str, name: str, args: argparse.Namespace) -> Recipe:
 
 @contextmanager
 def values_checked(args: argparse.Namespace) -> Iterator[None]:
-    """Answer wrong values as wrong usage."""
+    """Turn errors in the values of a recipe into usage errors."""
     from pinets.engine.recipe import keys_of
     from pinets.tasks import RecipeError
 
@@ -150,7 +150,7 @@ def values_checked(args: argparse.Namespace) -> Iterator[None]:
 
 @contextmanager
 def with_hints() -> Iterator[None]:
-    """Name the options that help, in errors of functions that have no options."""
+    """Add the options that help to errors of library functions."""
     from pinets.data import MissingDataError
     from pinets.engine.run import ChangedRecipeError, RunExistsError
 

@@ -35,7 +35,7 @@ class Batches:
         transform: Applied to every batch.
         shuffle: Whether to shuffle anew in every epoch.
         drop_last: Whether to leave out a last batch that is not full.
-        seed: Of the order and of the transform.
+        seed: Seed of the order and of the transform.
         rank: The number of this process.
         world_size: The number of processes that share each batch.
         prefetch: Batches that a thread prepares ahead; useful if images are decoded while training.

@@ -16,7 +16,7 @@ from pinets.data.errors import DataError
 
 __all__ = ["Damage", "ForgivingSet"]
 
-_TOLD = 10  # names that are printed; the others are only counted
+_TOLD = 10  # images that are named; further ones are only counted
 
 
 def _to_stderr(line: str) -> None:

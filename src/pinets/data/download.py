@@ -40,7 +40,7 @@ class Remote:
 
     Args:
         urls: Its addresses; the next is tried if one fails.
-        checksum: Of the whole file, as ``"md5:..."`` or ``"sha256:..."``.
+        checksum: The checksum of the whole file, as ``"md5:..."`` or ``"sha256:..."``.
     """
 
     urls: tuple[str, ...]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pinets.data.formats.images import Crop, decode_image, is_grey
-from pinets.data.samples import ImageSet, Splits
+from pinets.data.samples import ImageSet, Splits, read_fixed
 from pinets.data.splits import hold_out, require_enough
 
 __all__ = ["EncodedSet", "complete", "in_their_channels"]
@@ -72,8 +72,7 @@ class EncodedSet(ABC):
         """Decode all images, once; for datasets that fit into memory."""
         if self.draws:
             raise ValueError(f"{self.crop} is random: give a set another crop before it is decoded for good")
-        images = self.read(torch.arange(len(self)), torch.empty(len(self), 0))
-        return ImageSet(images, self.labels, self.classes)
+        return ImageSet(read_fixed(self, torch.arange(len(self))), self.labels, self.classes)
 
     def __repr__(self) -> str:
         grey = "grey " if self.channels == 1 else ""
@@ -106,7 +105,7 @@ def complete(
         test: The dataset's own test images, if it has them.
         validation: Its own validation images, if it has them.
         crop: For images that are held out.
-        fraction: Of every class, to hold out.
+        fraction: The share of every class to hold out.
         seed: Decides which images are held out.
     """
     if test is None and validation is None:

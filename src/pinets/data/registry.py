@@ -258,7 +258,7 @@ def load(
         data_dir: The data folder; ``$PINETS_DATA`` or the user's cache if left out.
         download: Whether to download a dataset that is missing.
         fetch: Downloads an address to a file; for tests, or a proxy of your own.
-        options: Of the dataset, such as ``validation`` (the fraction held out) and ``seed``, or ``size`` of images.
+        options: The dataset's options, such as ``validation`` (the share held out), ``seed``, or ``size`` of images.
 
     Example:
         >>> load("cifar11")

@@ -1,4 +1,4 @@
-"""What a dataset is: inputs that are read by index, a label for each, and the names of the classes."""
+"""Datasets: inputs that are read by index, a label for each, and the names of the classes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pinets.data.errors import DataError
 
-__all__ = ["ArraySet", "ClipSet", "ImageSet", "SampleSet", "Splits", "check_labels", "fingerprint"]
+__all__ = ["ArraySet", "ClipSet", "ImageSet", "SampleSet", "Splits", "check_labels", "fingerprint", "read_fixed"]
 
 _LOOKED_AT = 64  # samples that go into a fingerprint
 
@@ -135,6 +135,11 @@ class ClipSet(ArraySet):
     @property
     def clips(self) -> Tensor:
         return self.inputs
+
+
+def read_fixed(samples: SampleSet, indices: Tensor) -> Tensor:
+    """Read samples without drawing random numbers: all of them are 0, so the result is always the same."""
+    return samples.read(indices, torch.zeros(len(indices), samples.draws))
 
 
 def check_labels(labels: Tensor, classes: int, source: object) -> None:

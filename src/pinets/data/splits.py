@@ -8,7 +8,16 @@ from torch import Tensor
 from pinets.data.errors import TooFewSamplesError
 from pinets.data.samples import Samples, Splits
 
-__all__ = ["divide", "hold_out", "require_enough", "stratified_indices", "stratified_sample"]
+__all__ = ["divide", "evenly_chosen", "hold_out", "require_enough", "stratified_indices", "stratified_sample"]
+
+
+def evenly_chosen(count: int, most: int) -> Tensor:
+    """The numbers of at most ``most`` of ``count`` samples, spread evenly over all of them.
+
+    >>> evenly_chosen(10, 4)
+    tensor([0, 3, 6, 9])
+    """
+    return torch.linspace(0, count - 1, min(count, most)).round().long()
 
 
 def stratified_indices(labels: Tensor, fraction: float, *, seed: int = 0) -> Tensor:

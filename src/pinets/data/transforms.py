@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pinets.data.samples import ArraySet, ImageSet, SampleSet
+from pinets.data.samples import ArraySet, ImageSet, SampleSet, read_fixed
 
 __all__ = [
     "Chunked",
@@ -272,7 +272,7 @@ class RandomErase(Transform):
     """Fill a square at a random place with the image's mean colour (cutout).
 
     Args:
-        side: Of the square, in pixels. Its centre is any pixel, so that edges of the image cut parts of it off.
+        side: The side of the square in pixels. Its centre is any pixel, so the image's edges may cut parts of it off.
     """
 
     side: int
@@ -300,7 +300,7 @@ class RandomGrain(Transform):
 
     Args:
         largest: The largest standard deviation, as a share of ``maximum``.
-        probability: Of getting any; the others stay as they are.
+        probability: The probability that an image gets any noise.
         maximum: The value of white.
     """
 
@@ -333,10 +333,7 @@ def precompute(samples: SampleSet, transform: Transform, *, batch_size: int = 25
     """
     if samples.draws or transform.draws:
         raise ValueError(f"{transform} on {samples} is random: it cannot be computed once for all")
-    parts = [
-        transform(samples.read(indices, torch.empty(len(indices), 0)))
-        for indices in torch.arange(len(samples)).split(batch_size)
-    ]
+    parts = [transform(read_fixed(samples, indices)) for indices in torch.arange(len(samples)).split(batch_size)]
     return ArraySet(torch.cat(parts), samples.labels, samples.classes)
 
 

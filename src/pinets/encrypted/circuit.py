@@ -33,7 +33,7 @@ __all__ = [
     "circuit_to_container",
 ]
 
-_LARGEST = 2**27  # entries of all matrices that replace stencils, a gigabyte
+_LARGEST = 2**27  # entries of all matrices that replace stencils: a gigabyte
 
 
 @dataclass(frozen=True, eq=False)

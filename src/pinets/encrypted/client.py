@@ -125,7 +125,7 @@ def _warn_of_overflow(outputs: Vector, checks: Vector, plan: Plan) -> None:
 
 
 def _outside(inputs: Vector, plan: Plan) -> str:
-    """What inputs outside the range of the plan lead to; empty for inputs inside."""
+    """The warning for inputs outside the range of the plan; empty for inputs inside."""
     low, high = float(inputs.min()), float(inputs.max())
     slack = 1e-6 * (plan.high - plan.low)
     if low >= plan.low - slack and high <= plan.high + slack:

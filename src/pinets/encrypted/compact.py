@@ -245,7 +245,7 @@ def _require_header(content: memoryview, at_least: int) -> tuple[int, int]:
 
 
 def _content(native: bytes | memoryview, at_most: int = -1) -> bytes:
-    """What SEAL saved, or the first bytes of it, without its header and not compressed."""
+    """The content that SEAL saved, or its first bytes, without header and decompressed."""
     mode, size = _require_header(memoryview(native), HEADER_SIZE)
     if mode == _PLAIN:
         return bytes(native[HEADER_SIZE : size if at_most < 0 else min(size, HEADER_SIZE + at_most)])

@@ -95,13 +95,12 @@ def make_diagonals(source: Source, results: int, period: int, into: int, operand
         into: The period of the operand.
         operands: The number of ciphertexts of the operand.
     """
-    span = max(period, into)
+    span, least = max(period, into), min(period, into)
     needed = np.zeros((results, operands, into), dtype=bool)
     for result in range(results):
         for piece in source(result):
             needed[result, piece.ciphertext, (piece.slot - piece.target) % into] = True
-    start, giant = _least_rotations(needed, min(period, into))
-    least = min(period, into)
+    start, giant = _least_rotations(needed, least)
     count = -(-least // giant)
     sums: list[list[dict[tuple[int, int], Vector]]] = [[{} for _ in range(count)] for _ in range(results)]
     for result in range(results):
@@ -114,7 +113,7 @@ def make_diagonals(source: Source, results: int, period: int, into: int, operand
             sums[result].pop()
         if not any(sums[result]):
             sums[result][0][0, 0] = np.zeros(span)
-    folds = tuple(period << power for power in range((into // period).bit_length() - 1)) if into > period else ()
+    folds = tuple(period << power for power in range((into // period).bit_length() - 1))
     return Diagonals(giant, sums, folds)
 
 
@@ -130,7 +129,7 @@ def _scatter(
     """Add coefficients to the diagonals. Where the result repeats, each repetition takes a share of the rotations."""
     rotation = (piece.slot - piece.target + start) % into
     copy, rotation = rotation // least, rotation % least
-    target = piece.target + copy * least if into > least else piece.target
+    target = piece.target + copy * least
     number, baby = rotation // giant, rotation % giant - start
     keys = (number * (2 * span) + baby + span) * 2**16 + piece.ciphertext
     order = np.argsort(keys, axis=None, kind="stable")
@@ -146,7 +145,7 @@ def _scatter(
 def _least_rotations(needed: NDArray[np.bool_], least: int) -> tuple[int, int]:
     """The start of the baby steps and the giant step with the fewest rotations in all."""
     results, operands, into = needed.shape
-    best: tuple[int, int, int] | None = None
+    costs = []
     starts = sorted({factor << power for factor in (1, 9) for power in range(_MOST_STARTS)} | {0})
     for start in starts:
         if start >= least:
@@ -159,11 +158,10 @@ def _least_rotations(needed: NDArray[np.bool_], least: int) -> tuple[int, int]:
             babies = int(steps.any((0, 2)).sum())
             last = [np.flatnonzero(steps[result].any((0, 2)))[-1:] for result in range(results)]
             giants = int(np.concatenate(last).sum())
-            if best is None or babies + giants < best[0]:
-                best = (babies + giants, start, giant)
+            costs.append((babies + giants, start, giant))
             giant *= 2
-    assert best is not None
-    return best[1], best[2]
+    _, start, giant = min(costs)
+    return start, giant
 
 
 def baby_steps(needed: set[int], keys: set[int], slots: int) -> dict[int, Rotation]:

@@ -60,11 +60,10 @@ def pack_grid(inputs: Vector, layout: GridLayout, slots: int) -> Vector:
     """
     channels, height, width = layout.image
     cell = layout.phases * layout.stride
-    size = (layout.window + cell * max(layout.rows, layout.columns) + layout.margin,) * 2
-    framed = np.zeros((channels, *(side + max(height, width) for side in size)))
-    framed[:, layout.margin : layout.margin + height, layout.margin : layout.margin + width] = inputs.reshape(
-        layout.image
-    )
+    margin = layout.margin
+    side = layout.window + cell * max(layout.rows, layout.columns) + margin + max(height, width)
+    framed = np.zeros((channels, side, side))
+    framed[:, margin : margin + height, margin : margin + width] = inputs.reshape(layout.image)
     packed = np.zeros((layout.phases**2, layout.features, layout.rows, layout.columns))
     steps = [cell * np.arange(count) for count in (layout.rows, layout.columns)]
     for phase, (down, across) in enumerate(pairs(range(layout.phases), repeat=2)):
@@ -82,8 +81,8 @@ def choose_grid(circuit: Circuit, slots: int) -> GridLayout:
     first = stencils[0]
     if first.pool != 1:
         raise PlanError("the grid packing takes images that are not pooled before the first convolution")
-    stride, phases = (stencils[1:2] or [first])[0].pool, (stencils[2:3] or [first])[0].pool
-    for pool in (stride, *(stencil.pool for stencil in stencils[3:])):  # sums by rotations; the second pooling has none
+    stride, phases, *later = [*(stencil.pool for stencil in stencils[1:]), 1, 1]
+    for pool in (stride, *later):  # these poolings sum by rotations, the second one does not
         if pool & (pool - 1):
             raise PlanError(f"the grid packing pools over cells whose side is a power of two, got {pool}")
     channels, height, width = first.image
@@ -161,9 +160,8 @@ def _stencils(circuit: Circuit) -> list[Stencil]:
 
 def _stacked(first: Stencil, second: Stencil) -> Stencil:
     radius = max(first.radius[0], second.radius[0])
-    weights = [
-        torch.nn.functional.pad(one.weight, (radius - one.radius[0],) * 4) for one in (first, second)
-    ]  # kernels of one size
+    # kernels of one size
+    weights = [torch.nn.functional.pad(one.weight, (radius - one.radius[0],) * 4) for one in (first, second)]
     return Stencil(torch.cat(weights), first.image, first.pool)
 
 

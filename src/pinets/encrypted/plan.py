@@ -27,14 +27,14 @@ __all__ = [
 # homomorphicencryption.org, which SEAL enforces as well.
 SECURE_BITS = {4096: 109, 8192: 218, 16384: 438, 32768: 881}
 RINGS = tuple(SECURE_BITS)
-LARGEST_PRIME = 60  # bits, of SEAL
-LARGEST_RING = 32768  # of SEAL
-CHECKS = 2  # check values
-_MOST_NUMBERS = 2**24  # in an input or an output
+LARGEST_PRIME = 60  # bits, SEAL's limit
+LARGEST_RING = 32768  # SEAL's limit
+CHECKS = 2  # number of check values
+_MOST_NUMBERS = 2**24  # numbers in an input or an output
 _USEFUL = 0.01  # a bound for the deviation above this share of the largest output says little
 
 Packing = Literal["latency", "throughput", "grid"]
-FORMAT = 4  # of the plan's file
+FORMAT = 4  # version of the plan's file
 
 # Measured or simulated: these differ from one planning to the next, and nothing is computed from them.
 _EXPECTATIONS = (

@@ -43,9 +43,9 @@ __all__ = ["check_weights", "make_plan", "plan_network"]
 _NOISIEST = 2  # simulated inputs, beside the one with the largest output
 _NOISE_DRAWS = 8
 _HINT = "; room for the calibration inputs alone (--room inputs) leaves more bits for precision"
-_SAMPLED = 256  # calibration inputs whose numbers must fit, if not those of every input in the range
+_SAMPLED = 256  # calibration inputs whose numbers must fit, with room="inputs"
 _GRID_DRAWS = 2  # a draw of a large network takes seconds
-_MOST_CALIBRATION = 2**25  # entries of all values, for all inputs that the hardest are chosen from
+_MOST_CALIBRATION = 2**25  # entries of all values of all inputs from which the hardest are chosen
 _TOLERANCE = 2.0**-14  # of the modulus: a check value that differs by more reveals an overflow
 
 
@@ -293,11 +293,10 @@ def _room(question: _Question, ring: int, insecure: bool, share: float) -> float
     """The bits left in a ring for inputs in a share of the range."""
     middle, half = (question.low + question.high) / 2, (question.high - question.low) / 2
     reach = proven_reach(question.circuit, middle - share * half, middle + share * half, math.inf)
-    found = [-math.inf]
-    for parameters in candidates(ring, question.circuit.depth, insecure):
-        if 0 < reach.output < 2.0**LARGEST_PRIME:
-            found.append(headroom(reach, parameters, output_scale(reach, parameters), 1))
-    return max(found)
+    if not 0 < reach.output < 2.0**LARGEST_PRIME:
+        return -math.inf
+    found = candidates(ring, question.circuit.depth, insecure)
+    return max((headroom(reach, each, output_scale(reach, each), 1) for each in found), default=-math.inf)
 
 
 def _try(question: _Question, parameters: Parameters, packing: Packing, reach: Reach) -> _Trial:

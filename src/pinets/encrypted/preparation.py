@@ -1,4 +1,4 @@
-"""What a client must know beside the plan: how an image becomes an input, and what the outputs are called."""
+"""Facts a client needs beside the plan: how images become inputs, and the names of the outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Proofs: what a plan holds for every input in its range.
+r"""Proofs about a plan that hold for every input in its range.
 
 The very program that the server will run is run on enclosures. A slot is the middle and the radius of an interval that
 holds the plain number for every input in the range, and a bound for the deviation of the encrypted number from it.
@@ -50,7 +50,7 @@ class Enclosed(Simulated):
 
 @dataclass(frozen=True)
 class Proof:
-    """What holds for every input in the range of a plan."""
+    """Bounds that hold for every input in the range of a plan."""
 
     output: float  # the largest
     deviation: float  # the largest of an output

@@ -25,9 +25,9 @@ _SLACK = 1.01  # covers rounding in double precision, and noise
 _CHUNK = 64  # inputs at once
 _LARGEST = 2**22  # entries of a matrix up to which `bounds` is tried; it takes seconds
 _TIGHT = 8.0  # times the largest known output: `bounds` is not tried where interval arithmetic comes so near
-_STARTS, _STEPS = 240, 60  # inputs that climb at once
-_FEW_STARTS, _FEW_STEPS = 8, 20  # in networks that take longer
-_WORK = 2**22  # multiplications in a network that does not take longer
+_STARTS, _STEPS = 240, 60  # inputs that climb at once, and steps of the ascent
+_FEW_STARTS, _FEW_STEPS = 8, 20  # the same for large networks
+_WORK = 2**22  # multiplications above which a network counts as large
 
 
 @dataclass(frozen=True)

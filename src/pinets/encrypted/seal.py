@@ -21,7 +21,7 @@ from pinets.encrypted.plan import Parameters
 
 __all__ = ["SealDecryptor", "SealEvaluator", "SealScheme", "make_seal_keys", "refusals"]
 
-_GENERATOR = 3  # of SEAL's group of rotations
+_GENERATOR = 3  # generates SEAL's group of rotations
 _SAME = 1e-9  # scales with a smaller relative difference count as equal
 
 

@@ -159,8 +159,9 @@ class Server:
         return [evaluator.load(one) for one in computed]
 
 
-def split_inputs(content: bytes, plan: Plan, *, source: object = "the inputs") -> list[bytes]:
+def split_inputs(content: bytes, plan: Plan) -> list[bytes]:
     """Split a request into requests that each hold what is evaluated at once: one ciphertext, or one set of them."""
+    source = "the inputs"
     container = Container.from_bytes(content, "inputs", source).require(plan=plan.identity, source=source)
     size = plan.parts
     entries, count = list(container.parts.values()), container.facts.get("count")
@@ -181,6 +182,6 @@ def key_file_bytes(plan: Plan) -> int:
 
 
 def request_bytes(plan: Plan, groups: int = 1) -> int:
-    """The size of so many encrypted ciphertexts, or sets of them, without the container around them."""
+    """The size of this many encrypted ciphertexts, or sets of them, without the container around them."""
     each = SealScheme(plan.parameters).compact.ciphertext_bytes(plan.parameters.levels + 1, seeded=True)
     return groups * plan.parts * each

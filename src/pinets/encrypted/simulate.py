@@ -25,8 +25,8 @@ __all__ = ["FRESH", "ROUNDING", "Simulated", "SimulatedEvaluator", "largest_erro
 
 FRESH = 3.2  # standard deviation of the error in a fresh ciphertext
 ROUNDING = 1 / math.sqrt(12)  # standard deviation of rounding to whole numbers
-_RISK = 0.01  # that one of the errors exceeds the stated deviation
-_MANY = 16  # so many repetitions have a mean that is about normal
+_RISK = 0.01  # chance that one of the errors exceeds the stated deviation
+_MANY = 16  # repetitions from which on their mean is about normal
 
 
 @dataclass(frozen=True)

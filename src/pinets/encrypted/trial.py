@@ -181,7 +181,7 @@ def _plain(network: nn.Module, inputs: Tensor) -> np.ndarray:
 
 
 def _mean_of(views: int, outputs: np.ndarray) -> np.ndarray:
-    """The mean over so many successive rows."""
+    """The mean over this many successive rows."""
     return outputs.reshape(-1, views, *outputs.shape[1:]).mean(1)
 
 

@@ -30,7 +30,7 @@ _FORMAT = "pinets checkpoint, version 1"
 _INDEX = "checkpoint.json"
 _SHARED = "shared.safetensors"
 _TEMPORARY = ".tmp-"
-_KEPT = 2  # checkpoints of a run: another one, if the newest is damaged
+_KEPT = 2  # checkpoints per run: the older one serves if the newest is damaged
 
 
 class CheckpointError(ValueError):
@@ -197,7 +197,7 @@ class Checkpoints:
 
 @contextmanager
 def _well_formed(file: Path) -> Iterator[None]:
-    """Name the file whose content is not what a checkpoint holds, though its checksum is right."""
+    """Turn errors from malformed content into a :class:`CheckpointError` that names the file."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
@@ -206,17 +206,17 @@ def _well_formed(file: Path) -> Iterator[None]:
 
 def _save_tensors(path: Path, state: Mapping[str, Any]) -> Any:
     """Write the tensors of a state and return its skeleton."""
-    skeleton, tensors = pack(dict(state), prefix="state")
+    skeleton, tensors = pack(dict(state))
     write_tensors(path, tensors)
     return skeleton
 
 
 # ------------------------------------------------------------------------------------- nested states, without pickle
 
-_TENSOR, _TUPLE, _ITEMS = "tensor:", "tuple:", "items:"  # the single key of a dictionary that stands for something else
+_TENSOR, _TUPLE, _ITEMS = "tensor:", "tuple:", "items:"  # a dictionary with one such key stands for something else
 
 
-def pack(state: Any, prefix: str = "state") -> tuple[Any, dict[str, Tensor]]:
+def pack(state: Any) -> tuple[Any, dict[str, Tensor]]:
     """Split a nested state into a JSON skeleton and named tensors.
 
     >>> import torch
@@ -249,7 +249,7 @@ def pack(state: Any, prefix: str = "state") -> tuple[Any, dict[str, Tensor]]:
             return [walk(item, f"{path}.{index}") for index, item in enumerate(value)]
         raise TypeError(f"{path} is a {type(value).__name__}; a state holds tensors, numbers, strings and containers")
 
-    return walk(state, prefix), tensors
+    return walk(state, "state"), tensors
 
 
 def unpack(skeleton: Any, tensors: dict[str, Tensor]) -> Any:

@@ -1,4 +1,4 @@
-"""What would stop a run, collected instead of stopping at the first."""
+"""Problems that would stop a run, collected instead of stopping at the first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Findings", "output_shape"]
 
 @dataclass
 class Findings:
-    """What does not fit between the values of a recipe and its data, and which data could not be looked at.
+    """Mismatches between the values of a recipe and its data, and the data that are missing.
 
     Example:
         >>> found = Findings()
@@ -32,7 +32,7 @@ class Findings:
 
     @contextmanager
     def of(self, key: str) -> Iterator[None]:
-        """Keep the error of a check, with the key of the recipe that it is about."""
+        """Collect the error of a check, with the recipe's key it is about."""
         try:
             yield
         except MissingDataError as error:
@@ -43,6 +43,6 @@ class Findings:
 
 @torch.no_grad()
 def output_shape(network: nn.Module, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of what a network gives for one input of a shape; random numbers stay as they were."""
+    """The output shape for one input of the given shape, without the batch; torch's random state is not changed."""
     with evaluating(network), torch.random.fork_rng(devices=[]):
         return tuple(network(torch.zeros(1, *shape)).shape[1:])

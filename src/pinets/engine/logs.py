@@ -18,7 +18,7 @@ __all__ = ["Log", "MetricsLog"]
 
 
 class Log:
-    """Where the loop writes its metrics. This one discards them: only the main process keeps a log."""
+    """The interface of a log. This one discards everything: only the main process keeps a log."""
 
     def write(self, split: str, step: int, epoch: int, metrics: Mapping[str, float], **notes: float) -> None:
         """Add a line; ``notes`` are not for TensorBoard."""

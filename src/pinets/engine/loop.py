@@ -24,6 +24,7 @@ from pinets._progress import Progress
 from pinets.engine.checkpoint import Checkpoint, CheckpointError, Checkpoints
 from pinets.engine.logs import Log, MetricsLog
 from pinets.engine.nonfinite import NonFiniteError, NonFiniteLoss, first_non_finite_layer, non_finite_names
+from pinets.engine.optimization import require_range
 from pinets.engine.randomness import (
     random_state,
     restore_random_state,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "compile_networks", "fit", "make_accelerator", "restore_networks"]
 
-_SECONDS_FOR_THREADS = 0.5  # in which the threads of a group of processes can end, after all work is done
+_SECONDS_FOR_THREADS = 0.5  # time for gloo's threads to end after the work is done
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name in ("steps", "steps_per_epoch", "checkpoint_every", "log_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            require_range(name, getattr(self, name), at_least=1)
 
     def epoch(self, step: int) -> int:
         """The epoch a step belongs to; the first is 1."""
@@ -69,7 +69,7 @@ class Plan:
 
 @dataclass
 class _Position:
-    """Where the loop is. With the states of the task, this is all that resuming a run needs."""
+    """The progress of the loop. Together with the state of the task it is all that resuming a run needs."""
 
     step: int = 0
     seconds: float = 0.0  # spent so far
@@ -123,10 +123,10 @@ def fit(
         run: Where the log, the checkpoints and the result go; it was started already.
         accelerator: Made by :func:`make_accelerator`.
         title: For the progress bar.
-        about: What the result says first, such as the name of the recipe.
+        about: Entries to put first in the result, such as the name of the recipe.
 
     Returns:
-        What is also in ``result.json``: the steps, the seconds, the metrics of the last epoch's validation and of the
+        The content of ``result.json``: the steps, the seconds, the metrics of the last epoch's validation and of the
         test, with its protocol where the task names one. The test split is evaluated here, once.
     """
     if accelerator.device.type == "cpu":

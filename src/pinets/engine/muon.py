@@ -15,14 +15,14 @@ from torch import Tensor
 __all__ = ["MuonOptimizer", "orthogonalize"]
 
 _ITERATIONS = 3  # singular values then lie between about 0.5 and 1.2, which is near enough
-_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the odd polynomial of degree 5 that takes small values to 1 fastest
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # the odd polynomial of degree 5 that takes small values to 1 fastest
 
 
 def orthogonalize(matrix: Tensor) -> Tensor:
     r"""About :math:`U V^\top` for a matrix :math:`U \Sigma V^\top`, by Newton-Schulz iterations in bfloat16.
 
     Args:
-        matrix: Of any shape; axes after the first are joined.
+        matrix: A tensor of any shape; axes after the first are joined.
 
     Example:
         >>> rotated = orthogonalize(torch.tensor([[0.0, 5.0], [-4.0, 0.0]]))
@@ -50,7 +50,7 @@ class MuonOptimizer(torch.optim.SGD):
     and makes :math:`\eta` the relative size of a step.
 
     Args:
-        groups: As of :class:`torch.optim.SGD`; those with ``"orthogonal"`` hold weights of two or more axes.
+        groups: As for :class:`torch.optim.SGD`; those with ``"orthogonal"`` hold weights of two or more axes.
         options: Passed to :class:`torch.optim.SGD`, for the other groups.
     """
 

@@ -131,7 +131,7 @@ class Muon:
 
     Args:
         lr: The relative size of a step of a convolution's weight.
-        momentum: Of the convolutions.
+        momentum: The momentum of the convolutions.
         others: For biases, norms and linear layers. A schedule multiplies both rates.
 
     Example:

@@ -19,6 +19,7 @@ from pinets.data import Batches, SampleSet, Splits, Transform
 from pinets.data.download import offline
 from pinets.engine.findings import Findings
 from pinets.engine.loop import Plan
+from pinets.engine.optimization import require_range
 from pinets.engine.task import Split, Task
 from pinets.engine.values import RecipeError, from_json, set_values
 
@@ -71,7 +72,7 @@ class Recipe(ABC):
         accumulate: A batch is processed in this many parts, one after the other, to save memory.
         precision: ``"no"`` for float32, or the type of mixed precision.
         compile: Whether to compile the networks. A run may be resumed with another choice.
-        seed: Of the initial weights, the order of the data and its augmentation.
+        seed: Seed of the initial weights, the order of the data and its augmentation.
         checkpoint_every: Updates between two checkpoints; there is one after each epoch in any case.
         log_every: Updates between two lines of the log.
         data: What it is trained on: an object with the methods ``load(data_dir)`` and ``describe(data_dir)``.
@@ -91,8 +92,7 @@ class Recipe(ABC):
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "accumulate", "checkpoint_every", "log_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            require_range(name, getattr(self, name), at_least=1)
         if self.batch % self.accumulate:
             raise ValueError(f"a batch of {self.batch} cannot be divided into {self.accumulate} equal parts")
         if not 0 <= self.seed < 2**63:
@@ -106,6 +106,11 @@ class Recipe(ABC):
     def title(self) -> str:
         """The name of its folder."""
         return self.name if self.scale == "full" else f"{self.name}-{self.scale}"
+
+    @property
+    def _loaded_batch(self) -> int:
+        """Samples that a training step of the task takes, over all processes."""
+        return self.batch // self.accumulate
 
     @abstractmethod
     def networks(self) -> dict[str, nn.Module]:
@@ -124,11 +129,11 @@ class Recipe(ABC):
         return self.data.describe(data_dir)
 
     def mismatches(self, inputs: InputInfo) -> list[str]:
-        """What does not fit between the values and the data; empty where all fits, or nothing is known of the data."""
+        """Mismatches between the values and the data; empty if there are none, or if nothing is known of the data."""
         return []
 
     def check(self, data_dir: str | Path | None = None) -> Findings:
-        """All that would stop a run, as far as it can be told without training and without downloading."""
+        """Everything that would stop a run, as far as can be told without training or downloading."""
         found = Findings()
         with offline(), found.of("model"):
             self._look(found, data_dir)
@@ -136,17 +141,16 @@ class Recipe(ABC):
         return found
 
     def _look(self, found: Findings, data_dir: str | Path | None) -> None:
-        """Add what does not fit; a subclass knows more of its task."""
+        """Add mismatches and missing data; a subclass adds those of its task."""
         inputs = self.describe_inputs(data_dir)
         if inputs.missing:
             found.missing.append(inputs.missing)
         found.mismatches += self.mismatches(inputs)
 
-    def _look_at_batches(self, found: Findings, samples: int, *, batch: int | None = None) -> None:
-        """Whether so many training samples make a batch."""
-        size = self.batch // self.accumulate if batch is None else batch
-        if samples < size:
-            found.mismatches.append(f"batch: {samples} training samples make no batch of {size}")
+    def _look_at_batches(self, found: Findings, samples: int) -> None:
+        """Add a mismatch if there are too few training samples for one batch."""
+        if samples < self._loaded_batch:
+            found.mismatches.append(f"batch: {samples} training samples make no batch of {self._loaded_batch}")
 
     @abstractmethod
     def build(self, data: Any, accelerator: Accelerator) -> Task:
@@ -162,7 +166,7 @@ class Recipe(ABC):
         """The batches of one process, shuffled; an update takes ``accumulate`` of them."""
         return Batches(
             samples,
-            self.batch // self.accumulate,
+            self._loaded_batch,
             transform=transform,
             shuffle=True,
             drop_last=True,
@@ -177,7 +181,7 @@ class Recipe(ABC):
         return self.plan_epochs(max(1, len(batches) // self.accumulate))
 
     def plan_epochs(self, steps_per_epoch: int) -> Plan:
-        """All epochs, each of so many updates."""
+        """All epochs, with this many updates each."""
         return Plan(
             steps=self.epochs * steps_per_epoch,
             steps_per_epoch=steps_per_epoch,
@@ -199,7 +203,7 @@ def evaluation_batches(
 
     Args:
         splits: All samples.
-        split: Which to take.
+        split: The split to take.
         size: Batch size over all processes, rounded down to a multiple of their number.
         transform: Applied to every batch.
         accelerator: Knows the processes.
@@ -297,12 +301,12 @@ def keys_of(changes: Iterable[str]) -> set[str]:
 
 
 def recipe_notes(name: str) -> str:
-    """What is written about a recipe: the paper's figure, ours, and the command."""
+    """The docstring of a recipe: the paper's figure, ours, and the command."""
     return inspect.getdoc(_maker(name)) or ""
 
 
 class UnknownRecipeError(RecipeError):
-    """The recipe of a run is of a class that is not known here."""
+    """The run's recipe is of an unknown class."""
 
 
 def recipe_from_json(content: Any) -> Recipe:

@@ -68,7 +68,7 @@ class RunFolder:
 
     @property
     def has_progress(self) -> bool:
-        """Whether the run has a result, or a checkpoint in whatever state."""
+        """Whether the run has a result or a checkpoint, even a damaged one."""
         return self.exists and (self.finished or bool(Checkpoints(self.checkpoints_folder, owner="").folders()))
 
     def require_new(self) -> None:
@@ -113,7 +113,7 @@ class RunFolder:
             )
 
     def changed_environment(self, processes: int, recipe: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-        """What has changed since the run was started and can change the last bits of its numbers, with both values."""
+        """Changes since the run was started that may alter the last bits of its numbers: key, old and new value."""
         keys = ("torch", "device", "threads", "platform", "processes")
         before, now = self.environment(), environment(processes)
         free = {key: recipe[key] for key in _FREE if key in recipe}
@@ -129,7 +129,7 @@ class RunFolder:
         return read_json_object(self.recipe_file)
 
     def environment(self) -> dict[str, Any]:
-        """What :func:`environment` said when the run was started."""
+        """The :func:`environment` at the start of the run."""
         return read_json_object(self.environment_file)
 
     def data_folder(self, data_dir: str | Path | None = None) -> str | Path | None:
@@ -154,11 +154,11 @@ class RunFolder:
             raise ValueError(f"{self.path} was trained on other data: classes {_difference(known, list(classes))}")
 
     def _data(self) -> dict[str, Any]:
-        """What was written when the run was started; empty for runs older than ``data.json``."""
+        """The content of ``data.json``; empty for older runs, which lack the file."""
         return read_json_object(self.data_file) if self.data_file.is_file() else {}
 
     def inputs(self) -> dict[str, Any] | None:
-        """What ``data.json`` says of the network's inputs; None for runs that are older than this note."""
+        """The description of the network's inputs in ``data.json``; None for older runs, which lack it."""
         return self._data().get("inputs")
 
     def finish(self, result: dict[str, Any]) -> None:
@@ -173,7 +173,8 @@ class RunFolder:
         for key in ("test", "validation", "parameters"):
             if key in result:
                 _require_numbers(result[key], f"{self.result_file}: {key}")
-        _require_numbers({key: result[key] for key in ("seconds",) if key in result}, str(self.result_file))
+        if "seconds" in result:
+            _require_numbers({"seconds": result["seconds"]}, str(self.result_file))
         return result
 
     def metrics(self, split: str | None = None) -> list[dict[str, Any]]:
@@ -218,7 +219,7 @@ class RunFolder:
 def describe_data(
     samples: SampleSet, data_dir: str | Path | None, inputs: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What ``data.json`` says of the data a run is trained on.
+    """The content of ``data.json``, which describes the data a run is trained on.
 
     Args:
         samples: The training samples.
@@ -235,7 +236,7 @@ def describe_data(
 
 
 def _difference(before: Any, now: Any) -> str:
-    """How two values differ; of lists of one length, the first members that differ."""
+    """The difference of two values in words; for lists of equal length, that of the first differing members."""
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         before, now = next((old, new) for old, new in zip(before, now, strict=True) if old != new)
         return f"have {now!r} where the run knows {before!r}"
@@ -264,7 +265,7 @@ def _metrics_row(line: bytes, place: str) -> dict[str, Any]:
 
 
 def _require_numbers(values: Any, place: str) -> None:
-    """Refuse a file in which something else stands where a number should be, such as a text or a list."""
+    """Refuse values that are not numbers, such as texts or lists."""
     if not isinstance(values, dict):
         raise ValueError(f"{place} must be an object of numbers, got {reprlib.repr(values)}")
     for name, value in values.items():
@@ -275,7 +276,7 @@ def _require_numbers(values: Any, place: str) -> None:
 
 
 def environment(processes: int) -> dict[str, Any]:
-    """What the numbers of a run depend on besides its recipe."""
+    """Versions, machine and command: everything besides the recipe that a run's numbers depend on."""
     return {
         "python": platform.python_version(),
         "torch": str(torch.__version__),  # its own class compares by version and parses what it is compared with

@@ -42,10 +42,10 @@ class Task(ABC):
     checkpoint, so that a run continues bit for bit; anything else that must survive goes into :meth:`state_dict`.
 
     Attributes:
-        networks: By name; also those that are not trained by gradient, such as a moving average of the weights
-            (``torch.optim.swa_utils.AveragedModel``). The same on every process.
-        optimizers: By name.
-        schedules: By name. The loop steps them after each update; one that watches the score
+        networks: The networks by name; also those that are not trained by gradient, such as a moving average of the
+            weights (``torch.optim.swa_utils.AveragedModel``). The same on every process.
+        optimizers: The optimizers by name.
+        schedules: The schedules by name. The loop steps them after each update; one that watches the score
             (``ReduceLROnPlateau``) after each validation instead.
         batches: The training data. With ``n`` accumulation steps, an update takes ``n`` of them.
         score: The metric of the validation that schedules watch, higher is better; ``None`` if there is none.

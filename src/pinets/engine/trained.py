@@ -39,7 +39,7 @@ class TrainedRun:
 
     @cached_property
     def recipe(self) -> Recipe:
-        """What the run was trained with."""
+        """The recipe the run was trained with."""
         return recipe_from_json(self.folder.recipe())
 
     @cached_property
@@ -86,14 +86,14 @@ class TrainedRun:
         return network.eval()
 
     def expression(self, network: nn.Module) -> str | None:
-        """What builds the run's network, for :mod:`pinets.spec`; None where nothing does."""
-        model, classes = (getattr(self.recipe, name, None) for name in ("model", "data"))
-        classes = getattr(classes, "classes", None)
+        """The expression of :mod:`pinets.spec` that builds the run's network; None if there is none."""
+        model, classes = getattr(self.recipe, "model", None), getattr(self.recipe.data, "classes", None)
         if not isinstance(model, Model):
             return None
-        arguments = {**({} if classes is None else {"num_classes": classes}), **model.options}
-        call = f"{model.name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
-        text = model.name if model.is_expression else call
+        text = model.name
+        if not model.is_expression:
+            arguments = {**({} if classes is None else {"num_classes": classes}), **model.options}
+            text = f"{model.name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
         try:
             with torch.random.fork_rng(devices=[]):
                 return None if spec.misfit(text, network.state_dict()) else text
@@ -102,7 +102,7 @@ class TrainedRun:
 
 
 def _measured(recipe: Recipe, saved: dict[str, Any]) -> dict[str, nn.Module | None]:
-    """The networks of a recipe on the meta device; None in place of one that an expression builds."""
+    """The networks of a recipe on the meta device; None for a network that an expression builds."""
     model = getattr(recipe, "model", None)
     if isinstance(model, Model) and model.is_expression:
         spec.misfit(model.name, saved.get("model", {}))  # for its limits alone: the head may be another

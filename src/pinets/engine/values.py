@@ -97,13 +97,13 @@ def _set(value: Any, path: list[str], text: str, done: str) -> Any:
 
 
 def _only_dataclass(hint: Any) -> type | None:
-    """The one that a key may hold; None where it may hold several, or none."""
+    """The only dataclass a key may hold; None if there are several or none."""
     found = [option for option in get_args(hint) if dataclasses.is_dataclass(option)]
     return found[0] if len(found) == 1 and isinstance(found[0], type) else None
 
 
 def _begin(part: type, path: list[str], text: str, done: str) -> Any:
-    """A part that a recipe does not have yet, with one value; others have their defaults."""
+    """Create a part that the recipe does not have yet, with one value set and defaults for the others."""
     name, *rest = path
     hints = get_type_hints(part)
     if name not in hints or rest:
@@ -151,7 +151,7 @@ def parse(expected: Any, text: str, key: str, old: Any = None) -> Any:
 
 
 def _readings(text: str) -> Iterator[Any]:
-    """What a text may mean: a word such as none, a number, a list of numbers, itself, a list of texts."""
+    """All readings of a text: a word such as none, a number, a list of numbers, the text itself, a list of texts."""
     if text.lower() in _WORDS:
         yield _WORDS[text.lower()]
     yield from _numbers(text)

@@ -226,8 +226,8 @@ class PathDisplay:
 
     Attributes:
         terms: 1, 2, ...
-        scores: The cross-validated score of so many terms.
-        deviations: Of these scores.
+        scores: The cross-validated score for each number of terms.
+        deviations: The deviations of these scores.
         chosen: How many were kept.
     """
 

@@ -26,16 +26,16 @@ __all__ = ["Formula", "Term", "Variables", "all_monomials", "formula_centers", "
 
 _SHOWN = 12  # terms in a table
 _MOST_SEARCHED = 2_000_000  # monomials that are listed; of more, only the largest are
-_MOST_TERMS = 50_000  # of one degree
-_MOST_FOUND = 2000  # of all, where there are too many monomials to list
+_MOST_TERMS = 50_000  # terms of one degree
+_MOST_FOUND = 2000  # monomials that are searched for if there are too many to list
 _CELLS = 4_000_000  # numbers of products made at a time (32 MB)
-_NEGLIGIBLE = 1e-8  # of the formula's deviation: what an exact fit leaves on terms that the data do not have
-_LARGEST_EXPONENT = 290  # of products of columns, which float64 holds up to 308
+_NEGLIGIBLE = 1e-8  # share of the formula's deviation: rounding on terms that the data do not have
+_LARGEST_EXPONENT = 290  # decimal exponent of products of columns; float64 holds up to 308
 
 
 @dataclass(frozen=True)
 class Variables:
-    """What the columns of a polynomial are called, and what is known of them."""
+    """The names of a polynomial's columns, and their kinds."""
 
     names: list[str]
     groups: np.ndarray  # columns with the same number come from one raw column
@@ -111,7 +111,7 @@ class Formula:
         return replace(self, terms=self.terms[:count])
 
     def rounded(self, digits: int = 3) -> Formula:
-        """The same with so many significant digits."""
+        """The formula rounded to this many significant digits."""
         terms = [replace(term, coefficient=_round(term.coefficient, digits)) for term in self.terms]
         return replace(self, constant=_round(self.constant, digits), terms=terms)
 
@@ -232,8 +232,8 @@ def read_formula(
 
     Args:
         network: From standardised columns to standardised targets.
-        scaling: Of the columns, in their own units.
-        target_scaling: Of the targets; None for classes.
+        scaling: The scaling of the columns, in their own units.
+        target_scaling: The scaling of the targets; None for classes.
         variables: Names and kinds of the columns.
         rows: Data in the units of the columns, to rank by.
         sample: Rows of ``fit`` in the same units: a term is left out if it is negligible in both.
@@ -307,7 +307,7 @@ def _check_units(scaling: Scaling, shift: Tensor, names: Sequence[str], order: i
 
 
 def formula_centers(scaling: Scaling, zero_or_one: np.ndarray, center: bool) -> np.ndarray:
-    """What a formula subtracts from every column: its mean, rounded to about a hundredth of the deviation, or zero."""
+    """The center of every column: its mean, rounded to about a hundredth of the deviation, or zero."""
     if not center:
         return np.zeros(len(scaling.mean))
     rounded = [_center(*pair) for pair in zip(scaling.mean.tolist(), scaling.scale.tolist(), strict=True)]
@@ -321,7 +321,7 @@ class _Found:
     constant: float
     products: list[tuple[int, ...]]
     coefficients: np.ndarray
-    omitted: int  # at most so many others are not zero
+    omitted: int  # at most this many others are not zero
 
 
 def _monomials(network: Polynomial, scale: np.ndarray, output: int, most: int = _MOST_TERMS) -> _Found:

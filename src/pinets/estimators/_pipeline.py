@@ -42,12 +42,12 @@ class _Column:
 
     @property
     def raw(self) -> bool:
-        """Whether the column has the units of what the name stands for."""
+        """Whether the column is not scaled."""
         return self.scale == 1 and self.shift == 0
 
     @property
     def own_name(self) -> str:
-        """What the column itself is called, scaled or not."""
+        """The name of the column, with "scaled" before it if it is."""
         return self.name if self.raw else f"scaled {self.name}"
 
 
@@ -196,7 +196,7 @@ def _imputed(imputer: Any, columns: list[_Column]) -> list[_Column]:
 
 
 def _affine(transformer: Any, count: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """What a scaler multiplies by, and what it adds."""
+    """The factor and the shift of a scaler; None if it is not affine."""
     ones, zeros = np.ones(count), np.zeros(count)
     if isinstance(transformer, StandardScaler):
         scale = ones if transformer.scale_ is None else transformer.scale_

@@ -14,13 +14,13 @@ from pinets.estimators.terms import Terms, extensions, screen
 __all__ = ["PathPoint", "choose_size", "selection_path", "simplified"]
 
 _FOLDS = 3
-_WEAKEST = 1e-9  # penalty of the refit: none but for rounding
+_WEAKEST = 1e-9  # penalty of the refit, only against rounding errors
 _LOGISTIC = 1e-5
 
 
 @dataclass(frozen=True)
 class PathPoint:
-    """The score of polynomials with so many terms, on rows that neither chose nor fitted them."""
+    """The score of polynomials with this many terms, on rows that neither chose nor fitted them."""
 
     terms: int
     score: float
@@ -84,7 +84,7 @@ def selection_path(basis: np.ndarray, centred: np.ndarray, most: int) -> list[li
 
 
 def simplified(terms: Terms, basis: np.ndarray, targets: np.ndarray, chosen: list[int], *, classify: bool) -> TermFit:
-    """Some of the terms, fitted without a penalty."""
+    """Fit the chosen terms without a penalty."""
     share = np.full(len(basis), 1 / len(basis))
     products = list(terms)
     some = Terms.of([products[position] for position in chosen])

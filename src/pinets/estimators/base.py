@@ -1,4 +1,4 @@
-"""What the classifier and the regressor share: checks, encoded and standardised columns, fitting."""
+"""The base class of classifier and regressor: checks, encoded and standardised columns, fitting."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from pinets.polynomial import Polynomial
 __all__ = ["PolynomialNet"]
 
 FLOATS = (np.float64, np.float32)  # the first is what everything else is converted to
-_LEAST_WEIGHT = 1e-30  # of a sample, beside the largest: below, it changes no sum
+_LEAST_WEIGHT = 1e-30  # relative to the largest weight: a smaller one changes no sum
 
 _PRIVATE_STATE = ("_generator", "_optimizer", "_made_with", "_several_outputs", "_target_range")
 
@@ -70,7 +70,7 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _learn_targets(self, y: np.ndarray, weights: np.ndarray | None, *, whole: bool = True) -> int:
-        """Remember what the targets are like, and say how many outputs they need.
+        """Learn the kind and scale of the targets, and return the number of outputs they need.
 
         ``whole`` is False where more samples may follow.
         """
@@ -81,11 +81,11 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """How far each output is from its target: one value per sample."""
+        """The loss of each sample."""
 
     @abstractmethod
     def _score(self, outputs: Tensor, targets: Tensor) -> float:
-        """How good all outputs are together; higher is better."""
+        """The score of all outputs together; higher is better."""
 
     @abstractmethod
     def _columns_of(self, y: np.ndarray) -> np.ndarray:
@@ -139,10 +139,11 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
     def _cut_rare_values(
         self, columns: np.ndarray, targets: np.ndarray, share: np.ndarray, unit: float, dtype: Any
     ) -> np.ndarray:
-        """The columns with their ends cut as ``clip`` says; by itself not if this very fit explains the ends.
+        """The columns with their ends cut as ``clip`` says; ``"auto"`` does not cut if the fit explains the ends.
 
-        What a sum of cubics cannot explain, such as a product of two columns, this fit may, and columns that are cut
-        spoil it. Cutting protects from rows to come, so a fit without must be clearly better.
+        :func:`clip_rare_values` decides by a sum of cubics. This fit may explain more, such as a product of two
+        columns, which cutting would spoil. Cutting protects against later outliers, so the fit without it must be
+        clearly better.
         """
         assert self.clip is not None
         cut = clip_rare_values(columns, targets, share, self.clip)
@@ -159,7 +160,7 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
     def _solve(
         self, columns: np.ndarray, targets: np.ndarray, share: np.ndarray, unit: float, dtype: Any
     ) -> tuple[Scaling, np.ndarray, TermFit | RowFit]:
-        """How columns are scaled, the scaled columns, and the polynomial of them."""
+        """The scaling of the columns, the scaled columns, and their fitted polynomial."""
         orders = automatic_orders(columns.shape[1]) if self.order == "auto" else (int(self.order),)
         scaling = Scaling.of(
             "X",
@@ -256,9 +257,8 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         device = state["device"]
-        for name in ("feature_scaling_", "target_scaling_"):
+        for name, where in (("feature_scaling_", device), ("target_scaling_", "cpu")):
             if name in state:
-                where = device if name == "feature_scaling_" else "cpu"
                 state[name] = Scaling(**tensors_of(state[name], where))
         if "module_" in state:
             state["module_"] = network_from(state["module_"], device)
@@ -310,7 +310,7 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         return {"accept_sparse": "csr", "dtype": FLOATS, "ensure_all_finite": finite}
 
     def _check_weights(self, sample_weight: Any, y: np.ndarray) -> np.ndarray | None:
-        """The weights, at a scale that cannot overflow; what is lost beside the largest counts as zero."""
+        """The weights, at a scale that cannot overflow; those negligible beside the largest become zero."""
         if sample_weight is None:
             return None
         if isinstance(sample_weight, Real):
@@ -350,9 +350,9 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         scaling = getattr(self, "feature_scaling_", None)
         fill = None
         if scaling is not None:  # the mean of a column whose values were all there
-            first = np.unique(self.columns_.sources, return_index=True)[1]
+            present, first = np.unique(self.columns_.sources, return_index=True)
             fill = np.zeros(self.columns_.width)
-            fill[np.unique(self.columns_.sources)] = scaling.mean.cpu().numpy()[first]
+            fill[present] = scaling.mean.cpu().numpy()[first]
         return self.columns_.encode(X, fill)
 
     def _standardised(self, rows: Any) -> Tensor:

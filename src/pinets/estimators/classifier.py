@@ -52,7 +52,7 @@ class PolynomialNetClassifier(ClassifierMixin, PolynomialNet):  # type: ignore[m
             ``"ncp_skip"``.
         rank: With ``"adam"``, the size of the network's state.
         max_epochs: With ``"adam"``, how often ``fit`` goes through the samples, while the learning rate falls to zero.
-        learning_rate: Of AdamW, at the start; ``"auto"`` is 0.01, and beyond 64 features 0.01 * 64 / features, since
+        learning_rate: AdamW's, at the start; ``"auto"`` is 0.01, and beyond 64 features 0.01 * 64 / features, since
             the steps of all features add up.
         batch_size: Samples per step; ``"auto"`` is a sixteenth of them, but at least 32 and at most 256.
         early_stopping: With ``"adam"``, hold out samples, stop when the loss on them no longer falls, and keep the best

@@ -1,4 +1,4 @@
-"""Which way to fit a table, and what is done to it before a fit without mini-batches."""
+"""The choice of a solver, and the preparation of a table for a fit without mini-batches."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["automatic_orders", "choose_solver", "clip_rare_values", "distinct"]
 
 FEW_TERMS = 300  # a polynomial that small may have an order of 4 or 5 as well
 MOST_ROWS = 100_000  # for the fit by terms; beyond, mini-batches
-MOST_CELLS = 20_000_000  # of a table that is made dense as a whole (160 MB)
+MOST_CELLS = 20_000_000  # numbers of a table that is made dense as a whole (160 MB)
 FEW_ROWS = 1000  # for the fit by rows
 _RARE = 0.01  # the share at each end of a column that clip="auto" may cut
-_MOST_SAMPLES = 1e9  # that weights may count; larger ones are only weights
-_ENOUGH = 200  # rows to know it from
-_GAIN = 0.005  # of the error that makes it worth while
+_MOST_SAMPLES = 1e9  # largest sum of whole weights that counts as a number of samples
+_ENOUGH = 200  # rows needed to decide on cutting
+_GAIN = 0.005  # relative gain in error that makes cutting worthwhile
 
 
 def choose_solver(wanted: str, order: int | str, rows: int, columns: int) -> str:
-    """How a table of this size is fitted.
+    """Choose the solver for a table of this size.
 
     ``"terms"`` where the products of two columns, complete or a choice of them, make a basis of a practical size;
     ``"rows"`` for few rows of many columns; ``"adam"`` for everything larger.
@@ -62,8 +62,8 @@ def distinct(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     """Every different row once, in an order of their own, with its share of the weight; and the share of one sample.
 
-    A sample given twice and one of weight two so become the same, also where samples are left out to choose by:
-    weights that are whole numbers count samples.
+    Weights that are whole numbers count samples, so a sample given twice equals one of weight two, also in
+    leave-one-out errors.
     """
     labels, codes = np.unique(y, axis=0 if y.ndim > 1 else None, return_inverse=True)
     joined = np.column_stack([columns.astype(np.float64) + 0.0, codes.ravel()])  # one zero, not 0.0 and -0.0

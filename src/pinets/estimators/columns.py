@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 MOST_LEVELS = 255  # categories in a column
-MISSING = "missing"  # what names call missing values; among categories they are None
+MISSING = "missing"  # the word for missing values in names; as a category they are None
 
 
 def is_frame(X: Any) -> bool:
@@ -85,7 +85,7 @@ def _holds_categories(column: Any) -> bool:
 
 @dataclass
 class Columns:
-    """How raw columns become the columns of the polynomial; learnt from the samples of ``fit``.
+    """The encoding of raw columns as columns of the polynomial, learnt from the samples of ``fit``.
 
     A column of categories becomes an indicator (0 or 1) for each of its categories but the most frequent, which is the
     reference. A category that ``fit`` has not seen counts as the reference. Missing categories are a category of their
@@ -175,7 +175,7 @@ class Columns:
         return unique(out, last=self.indicators)
 
     def labels(self, number: int) -> list[str]:
-        """What the categories of a column are called, the reference first; 1 and "1" are ``1`` and ``'1'``."""
+        """The labels of a column's categories, the reference first; 1 and "1" become ``1`` and ``'1'``."""
         levels = [self.reference[number], *self.levels[number]]
         plain = list(map(_label, levels))
         return plain if len(set(plain)) == len(plain) else [_label(level, repr) for level in levels]

@@ -23,7 +23,7 @@ __all__ = ["LARGEST_BATCH", "Descent"]
 
 LARGEST_BATCH = 256  # rows made dense at a time, unless batch_size says otherwise
 
-_FEW = 64  # features, up to which steps of 0.01 did best
+_FEW = 64  # up to this many features a learning rate of 0.01 did best
 
 _drawing_weights = threading.Lock()
 
@@ -91,7 +91,7 @@ class Descent:
         return 0.01 * min(1.0, _FEW / features) if self.learning_rate == "auto" else float(self.learning_rate)
 
     def _draw_seeds(self) -> int:
-        """Start the generator of all that comes after the weights; return the seed of these."""
+        """Start the random generator for everything after the weights; return the seed of the weights."""
         random = check_random_state(self.random_state)
         drawing, shuffling = (int(seed) for seed in random.randint(np.iinfo(np.int32).max, size=2))
         self._generator = torch.Generator().manual_seed(shuffling)
@@ -114,7 +114,7 @@ class Descent:
     def _start(self, X: Any, weights: np.ndarray | None, *, outputs: int, drawing: int, whole: bool) -> None:
         """Everything that exists before the first step, from the shape and the scale of the features.
 
-        Where these are not the whole of the samples, what is constant may yet vary, and no range is known.
+        Unless these are all samples (``whole``), constant columns may yet vary, and no range is known.
         """
         device, dtype = check_device(self.device), torch.float64 if X.dtype == np.float64 else torch.float32
         _, order, rank = self._structure()
@@ -133,7 +133,7 @@ class Descent:
         # Start from a constant, so that what the samples leave open stays flat instead of random.
         nn.init.zeros_(cast("nn.Linear", module.head).weight)
         self.module_ = module.to(device).eval()
-        with torch.no_grad():  # what is ignored has no gradient either, and stays at zero
+        with torch.no_grad():  # ignored columns get no gradient, so their weights stay at zero
             for view in (module.start, *(step.gate for step in module.steps)):
                 cast("nn.Linear", view).weight[:, self.feature_scaling_.ignored] = 0
         self._optimizer = adamw(self.module_, learning_rate=self._rate(X.shape[1]), weight_decay=self._decay())

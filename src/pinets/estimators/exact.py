@@ -29,8 +29,8 @@ __all__ = ["TermFit", "fit_terms", "most_terms"]
 
 OPERATIONS = 3e10  # for the covariance of the basis and its eigenvectors: about a second of one core
 CELLS = 3e7  # numbers in the basis: 240 MB
-_BLOCK = 500_000  # numbers of it made at a time: they stay in the cache
-WORTH_PER_DEGREE = 0.3  # each further degree is scaled by this before the penalty, which so is harder on it
+_BLOCK = 500_000  # numbers of the basis made at a time, which fit into the processor's cache
+WORTH_PER_DEGREE = 0.3  # scale of each further degree before the penalty, which makes the penalty harder on it
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class TermFit:
 
 
 def most_terms(rows: int) -> int:
-    """How many terms the covariance of so many rows may have."""
+    """The largest number of terms whose covariance is affordable for this many rows."""
     return int(min(0.8 * math.sqrt(OPERATIONS / (2 * rows)), 0.8 * (OPERATIONS / 10) ** (1 / 3), CELLS / rows))
 
 
@@ -128,7 +128,7 @@ class _Basis:
         return plain, constant - self.mean[: len(plain)] @ plain
 
     def residuals(self, fit: _Fit) -> np.ndarray:
-        """What a ridge regression leaves of the targets."""
+        """The residuals of a ridge regression."""
         plain, constant = self.polynomial(fit.coordinates.back @ fit.ridge.coefficients, np.zeros(1))
         terms = self.terms.up_to(fit.order)
         left = self.targets - constant

@@ -16,7 +16,7 @@ from pinets.estimators.solve import Coordinates, choose_logistic, logistic, ridg
 
 __all__ = ["RowFit", "fit_rows"]
 
-_CURVATURE = 0.5  # gamma, in units of what makes the second degree as large as the first
+_CURVATURE = 0.5  # gamma, relative to the value that makes the second degree as large as the first
 
 
 @dataclass(frozen=True)

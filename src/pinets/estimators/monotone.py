@@ -1,4 +1,4 @@
-r"""Whether a polynomial rises or falls with a column all over the range of the data: proven, and made so.
+r"""Prove that a polynomial rises or falls with a column over the whole range of the data, and fit it so.
 
 The derivative of a polynomial by a column is a polynomial too. :func:`pinets.algebra.verify` proves that it is positive
 all over a box, or finds a point where it is not. A fit that fails gets a harder penalty on the products of the column,
@@ -23,18 +23,18 @@ from pinets.estimators.terms import Terms
 
 __all__ = ["Box", "Monotonic", "constrain", "prove", "read_constraints"]
 
-_SLACK = 1e-9  # of the derivative's coefficients, far more than the rounding of their computation
-_MOST_COMBINATIONS = 64  # of categories; of more, the indicators are taken for numbers between 0 and 1
-_POINTS = 1000  # of the box, where the sign is asked for before it is proven
-_LEAST_SLOPE = 1e-3  # that is asked for there, in standardised units
-_WEIGHT = 100.0  # of a point where the slope is less, beside a mean loss
-_SECONDS = 1.0  # of computing time for each proof that a fit asks for
+_SLACK = 1e-9  # relative; far more than the rounding errors of the derivative's coefficients
+_MOST_COMBINATIONS = 64  # combinations of categories; beyond, indicators are taken for numbers from 0 to 1
+_POINTS = 1000  # points of the box where the fit asks for the sign, before the proof
+_LEAST_SLOPE = 1e-3  # slope asked for at these points, in standardised units
+_WEIGHT = 100.0  # penalty at a point with a smaller slope, beside a mean loss
+_SECONDS = 1.0  # computing time for each proof during a fit
 _HARDER = (0.0, 1e-2, 0.1, 1.0, 10.0, 1e6)  # penalties on products of a column, tried in turn; the last leaves none
 
 
 @dataclass(frozen=True)
 class Monotonic:
-    """What is known about the slope of a polynomial along a column.
+    """The outcome of a proof about the slope of a polynomial along a column.
 
     Attributes:
         status: ``proven``: it has the sign asked for all over the range of the data. ``refuted``: not at ``point``.
@@ -93,7 +93,7 @@ def read_constraints(wanted: Any, names: Sequence[str], numbers: Sequence[bool])
 
     Args:
         wanted: A mapping from names to 1 (rises), -1 (falls) or 0, or one of these for each column.
-        names: Of the columns.
+        names: The names of the columns.
         numbers: Which of them hold numbers.
     """
     if isinstance(wanted, Mapping):
@@ -230,7 +230,7 @@ def constrain(
 
 
 def _with_signs(quadratic: np.ndarray, linear: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    """The least of a quadratic function, with a penalty where a slope is too small: Newton's method."""
+    """The minimum of a quadratic function, with a penalty where a slope is too small: Newton's method."""
     found, active = np.linalg.solve(quadratic, linear), np.zeros(len(slopes), dtype=bool)
     for _ in range(50):
         before, active = active, slopes @ found < _LEAST_SLOPE

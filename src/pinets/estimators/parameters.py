@@ -1,4 +1,4 @@
-"""What the estimators' parameters may be: checked when fitting, as scikit-learn asks, with the value and the rule."""
+"""Checks of the estimators' parameters, done when fitting, as scikit-learn asks."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def tensors_of(value: Any, device: torch.device | str = "cpu") -> Any:
 
 
 def network_state(network: Polynomial) -> dict[str, Any]:
-    """What it takes to build a network of the estimators again."""
+    """The facts and weights from which :func:`network_from` builds a network again."""
     names: dict[type, str] = {made: word for word, made in MODELS.items()}
     head: Any = network.head
     start: Any = network.start

@@ -1,4 +1,4 @@
-"""What a fitted estimator can tell: the methods that read its polynomial."""
+"""The methods of a fitted estimator that explain its polynomial."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Explanation", "Interval", "Reading"]
 
-_NO_RANGE = 1e12  # deviations
-_COLLINEAR = 1e-10  # of the largest: a smaller singular value is rounding
+_NO_RANGE = 1e12  # width in deviations that stands for an unknown range
+_COLLINEAR = 1e-10  # relative to the largest singular value; a smaller one is rounding
 SAMPLE, SAMPLE_CELLS = 1000, 200_000  # rows, and numbers, kept to rank terms by
 
 
@@ -82,16 +82,16 @@ class Reading:
         """The names of the features: those of the data frame, else ``x0``, ``x1`` and so on."""
         check_is_fitted(self, "columns_")
         given = getattr(self, "feature_names_in_", None)
-        return (
-            [f"x{number}" for number in range(self.columns_.width)] if given is None else unique(list(map(str, given)))
-        )
+        if given is None:
+            return [f"x{number}" for number in range(self.columns_.width)]
+        return unique(list(map(str, given)))
 
     def encoded_names(self) -> list[str]:
         """The names of the polynomial's columns: ``city=Paris`` and ``age is missing`` beside the features' own."""
         return self.columns_.names(self.raw_names())
 
     def variables(self) -> Variables:
-        """What is known of the polynomial's columns."""
+        """The names and kinds of the polynomial's columns."""
         raw, columns = self.raw_names(), self.columns_
         zero_or_one = columns.indicators | self.zero_or_one_
         return Variables(columns.names(raw), columns.sources, columns.indicators, zero_or_one, columns.references(raw))
@@ -292,7 +292,7 @@ class Reading:
             seconds: Computing time, at most.
         """
         position, _ = self._output(output)
-        names = list(self.raw_names())
+        names = self.raw_names()
         if isinstance(feature, str) and feature not in names:
             raise ValueError(f"there is no column {feature!r}{did_you_mean(feature, names)}")
         number = names.index(feature) if isinstance(feature, str) else int(feature)
@@ -356,7 +356,7 @@ class Reading:
         return int(head.out_features)
 
     def _units(self) -> tuple[np.ndarray, np.ndarray]:
-        """What outputs are multiplied by and what is added, to have them in the units of predictions."""
+        """The factor and the shift from outputs to the units of predictions."""
         scaling = getattr(self, "target_scaling_", None)
         count = self._outputs_count()
         return (np.ones(count), np.zeros(count)) if scaling is None else (scaling.scale.numpy(), scaling.mean.numpy())

@@ -15,7 +15,7 @@ from pinets.estimators.scaling import Scaling
 
 __all__ = ["PolynomialNetRegressor"]
 
-_MARGIN = 0.1  # by which predictions may leave the range of the targets
+_MARGIN = 0.1  # share of the targets' range by which predictions may leave it
 
 
 class PolynomialNetRegressor(MultiOutputMixin, RegressorMixin, PolynomialNet):  # type: ignore[misc]
@@ -61,9 +61,12 @@ class PolynomialNetRegressor(MultiOutputMixin, RegressorMixin, PolynomialNet):  
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool
     ) -> tuple[Any, np.ndarray, np.ndarray | None]:
         given = np.asarray(y)
-        texts = () if given.dtype.kind in "biufc" else (value for value in given.ravel() if isinstance(value, str))
-        for text in texts:
-            raise ValueError(f"y must hold numbers, got the text {str(text)!r}; PolynomialNetClassifier takes classes")
+        if given.dtype.kind not in "biufc":
+            text = next((value for value in given.ravel() if isinstance(value, str)), None)
+            if text is not None:
+                raise ValueError(
+                    f"y must hold numbers, got the text {str(text)!r}; PolynomialNetClassifier takes classes"
+                )
         return super()._check_samples(X, y, sample_weight, reset=reset)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

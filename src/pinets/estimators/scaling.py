@@ -16,7 +16,7 @@ from pinets.polynomial import Polynomial, Step
 
 __all__ = ["Scaling", "farthest", "fold"]
 
-_ROWS = 256  # of dense columns at a time: all at once would take a second copy of the data
+_ROWS = 256  # rows processed at a time: all at once would take a second copy of the data
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Scaling:
         Args:
             name: What errors call the columns.
             columns: Dense or sparse columns of numbers.
-            weights: Of the rows; equal if left out.
+            weights: The weights of the rows; equal if left out.
             ignore_constant: Whether columns that are constant count for nothing.
             farthest: The largest z, in size.
             clip: Whether z stays within what the columns hold.
@@ -91,7 +91,7 @@ class Scaling:
 
 
 def farthest(order: int, dtype: Any) -> float:
-    """How far out a standardised column may be for its powers, times weights, to stay finite numbers."""
+    """The largest standardised value whose powers, times weights, stay finite."""
     return float(np.finfo(dtype).max) ** (0.5 / order)
 
 

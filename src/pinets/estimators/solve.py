@@ -23,9 +23,9 @@ __all__ = [
     "rows_to_choose_by",
 ]
 
-STRENGTHS = 10.0 ** np.arange(-9, 2.1, 0.5)  # of the penalty, for terms of variance one and a mean loss
+STRENGTHS = 10.0 ** np.arange(-9, 2.1, 0.5)  # penalties to choose from, for terms of variance one and a mean loss
 LOGISTIC_STRENGTHS = 10.0 ** np.arange(0.0, -5.1, -1.0)  # from strong to weak, each starting from the one before
-ROWS_TO_CHOOSE_BY = 4000  # leave-one-out errors are taken of so many rows, at most
+ROWS_TO_CHOOSE_BY = 4000  # most rows for leave-one-out errors
 _STEPS = 500
 
 
@@ -109,7 +109,7 @@ def ridge(
 
 
 def constant_for(mean: np.ndarray, classify: bool) -> np.ndarray:
-    """What predicts best without looking at any column: the mean, or the log-odds of the classes."""
+    """The best constant prediction: the mean, or the log-odds of the classes."""
     if not classify:
         return mean
     return np.log(mean / (1 - mean)) if len(mean) == 1 else np.log(mean)

@@ -1,4 +1,4 @@
-"""Products of columns: which there are, what they are on the data, and which of them would explain a residual."""
+"""Products of columns: a list of them, their values on the data, and those that explain a residual."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Terms:
         return Terms(self.of_degree[:degree])
 
     def values(self, columns: np.ndarray) -> np.ndarray:
-        """What every term is in every row, of shape (rows, terms)."""
+        """The value of every term in every row, of shape (rows, terms)."""
         by_column = np.ascontiguousarray(columns.T)  # whole columns are copied faster than single numbers
         out = np.empty((len(self), len(columns)))
         start = 0

@@ -48,7 +48,7 @@ class Network:
     Attributes:
         name: What the literature calls it.
         build: Builds it, or a block of it, for inputs of a height and width.
-        shape: Of one input.
+        shape: The shape of one input.
         part: What is built, in words.
         norm_cost: What replacing its norm by one that keeps the polynomial costs, from the papers.
         certified_at: Height and width that it is certified at; that of ``shape`` if left out. The layers are the same.
@@ -108,7 +108,7 @@ NETWORKS = (
 
 @dataclass(frozen=True)
 class Audited:
-    """What was found out about a network.
+    """The audit of one network.
 
     Attributes:
         network: Which.

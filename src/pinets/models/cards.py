@@ -17,7 +17,7 @@ __all__ = ["Card"]
 
 @dataclass(frozen=True)
 class Card:
-    """What travels with the weights of a trained network.
+    """The metadata of trained weights.
 
     Attributes:
         name: Name of the weights.
@@ -119,5 +119,5 @@ class Card:
 
     @property
     def expression(self) -> str:
-        """What builds the network, for :mod:`pinets.spec`."""
+        """The :mod:`pinets.spec` expression that builds the network."""
         return f"{self.model}({', '.join(f'{key}={value!r}' for key, value in self.options.items())})"

@@ -1,4 +1,4 @@
-"""What the generators of images share: a network of the noise, and a bound on its output."""
+"""The base of image generators: a network of the noise, and a bound on its output."""
 
 from __future__ import annotations
 

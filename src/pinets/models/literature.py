@@ -110,5 +110,5 @@ def _branch(channels: int, norm: type[nn.Module]) -> nn.Sequential:
 
 
 def _scaled(channels: int, kernel: int) -> nn.Sequential:
-    """What is done to a product; its scale starts at 0."""
+    """The layers applied to a product; its scale starts at 0."""
     return nn.Sequential(_conv(channels, kernel), nn.BatchNorm2d(channels), Scale())

@@ -1,4 +1,4 @@
-"""What several networks share: small layers that torch lacks, the classifier, starting anew, choices by name."""
+"""Parts of several networks: small layers that torch lacks, the classifier, initialisation, choices by name."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _LEAVES: dict[type[nn.Module], dict[str, str]] = {
 
 
 def published_name(model: PolyNeXt, key: str) -> str:
-    """What a tensor of the network is called in published checkpoints.
+    """The name of a tensor of the network in published checkpoints.
 
     Args:
         model: The network.

@@ -133,7 +133,7 @@ def _filled(card: Card, tensors: Mapping[str, torch.Tensor], arguments: Mapping[
 
 
 def pretrained_model(name: str, source: bool | PathLike, arguments: Mapping[str, Any]) -> nn.Module:
-    """What ``create_model(name, pretrained=source, **arguments)`` returns."""
+    """The result of ``create_model(name, pretrained=source, **arguments)``."""
     if str(source).startswith("hub:"):
         from pinets.models.hub import HubNetwork
 

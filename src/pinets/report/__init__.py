@@ -1,8 +1,8 @@
-"""What every task's report is made of: figures, pages, tables, and the runs they are about."""
+"""Building blocks of every report: figures, pages, tables, and the runs they are about."""
 
 from pinets.report.figures import COLORS, band, drawing_png, drawing_svg, figure_svg, new_figure, tidy
 from pinets.report.page import Page, Section, code, paragraph, picture, table, tiles
-from pinets.report.runs import Groups, RecipeSummary, group_runs, summarize
+from pinets.report.runs import Groups, RecipeSummary, deviation, group_runs, summarize
 from pinets.report.tables import aligned, markdown_table, plus_minus, protocols, result_rows, text_table
 from pinets.report.training import curve_drawing, curve_figure, curves, write_report
 
@@ -18,6 +18,7 @@ __all__ = [
     "curve_drawing",
     "curve_figure",
     "curves",
+    "deviation",
     "drawing_png",
     "drawing_svg",
     "figure_svg",

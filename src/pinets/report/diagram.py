@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 
@@ -16,6 +15,7 @@ __all__ = ["diagram"]
 _INK, _BOX, _EDGE, _INPUT, _TIMES, _PLUS = "#1f2933", "#eef2f7", "#9aa5b1", "#2b6cb0", "#c05621", "#2f855a"
 _RAIL, _LINE, _CARRY = 34, 150, 196  # heights: the input, the state, what is carried over
 _ROW = 232  # height of one polynomial
+_MOST_NAMES = 3  # names of layers in a box
 
 
 def diagram(network: nn.Module) -> str:
@@ -81,25 +81,29 @@ class _Row:
         end = ' marker-end="url(#tip)"' if tip else ""
         self.parts.append(f'<path d="{points}" class="{kind}"{end}/>')
 
-    def box(self, x: float, y: float, label: str) -> float:
-        """A labelled box around (x, y); returns half its width."""
-        half = 4.0 * len(label) + 10
+    def box(self, x: float, y: float, label: str) -> None:
+        """A labelled box around (x, y)."""
+        half = _half_width(label)
         self.parts.append(f'<rect x="{x - half:.0f}" y="{y - 15:.0f}" rx="6" width="{2 * half:.0f}" height="30"/>')
         self.write(x, y + 4.5, label)
-        return half
 
     def node(self, x: float, sign: str, color: str) -> None:
         self.parts.append(f'<circle cx="{x:.0f}" cy="{_LINE}" r="12" style="stroke:{color}"/>')
         self.write(x, _LINE + 5, sign)
 
     def along(self, module: nn.Module) -> None:
-        """A box on the state's line, unless the module does nothing."""
+        """A box on the state's line, unless the module is the identity."""
         label = _label(module)
         if label:
-            half = 4.0 * len(label) + 10
+            half = _half_width(label)
             self.path(f"M{self.x} {_LINE}h22")
             self.box(self.x + 22 + half, _LINE, label)
             self.x += 22 + 2 * half
+
+
+def _half_width(label: str) -> float:
+    """Half the width of a labelled box; without a label, of the room left for a line."""
+    return 4.0 * len(label) + 10 if label else 12
 
 
 def _polynomial(polynomial: Polynomial, title: str) -> _Row:
@@ -107,7 +111,7 @@ def _polynomial(polynomial: Polynomial, title: str) -> _Row:
     row.write(row.x + 6, _RAIL + 5, "z", "z")
     begin = row.x + 16
     label = _label(polynomial.start)
-    half = 4.0 * len(label) + 10 if label else 12
+    half = _half_width(label)
     row.x = begin + 30 + half
     row.path(f"M{row.x} {_RAIL}V{_LINE - (15 if label else 0)}", "z", tip=bool(label))
     if label:
@@ -135,7 +139,7 @@ def _step(row: _Row, step: Step, before: str, after: str) -> float:
     row.along(step.body)
     after_body = row.x + 10
     gate = _label(step.gate)
-    half = 4.0 * len(gate) + 10 if gate else 12
+    half = _half_width(gate)
     times = max(row.x + 36, begin + half + 40)
     row.path(f"M{row.x} {_LINE}H{times - 13:.0f}")
     row.path(f"M{times} {_RAIL}V{(_RAIL + _LINE) / 2 - 15 if gate else _LINE - 13:.0f}", "z", tip=True)
@@ -194,22 +198,17 @@ def _kind(step: Step) -> tuple[str, ...]:
 
 
 def _label(module: nn.Module) -> str:
-    """A module in a few words; nothing for one that does nothing."""
+    """A short label of a module; empty for the identity."""
     if isinstance(module, nn.Identity):
         return ""
     if isinstance(module, nn.Sequential):
-        labels = [label for part in module if (label := _label(part))]
-        return " · ".join(_shorten(labels))
+        names = [label.partition(" ")[0] for part in module if (label := _label(part))]
+        return " · ".join(names if len(names) <= _MOST_NAMES else [*names[: _MOST_NAMES - 1], f"… {names[-1]}"])
     name = type(module).__name__.removeprefix("Parametrized")
     for wide, narrow in (("in_features", "out_features"), ("in_channels", "out_channels")):
         if hasattr(module, wide) and hasattr(module, narrow):
             return f"{name} {getattr(module, wide)}→{getattr(module, narrow)}"
     return name
-
-
-def _shorten(labels: Sequence[str], most: int = 3) -> Sequence[str]:
-    names = [label.partition(" ")[0] for label in labels]
-    return names if len(names) <= most else [*names[: most - 1], f"… {names[-1]}"]
 
 
 def _subscript(number: int) -> str:

@@ -16,7 +16,7 @@ from pinets.engine.recipe import recipe_from_json
 from pinets.engine.run import RunFolder, changed_keys
 from pinets.engine.values import RecipeError, to_json
 
-__all__ = ["Groups", "RecipeSummary", "group_runs", "summarize"]
+__all__ = ["Groups", "RecipeSummary", "deviation", "group_runs", "summarize"]
 
 Groups = Mapping[str, Sequence[RunFolder]]  # the runs of each recipe
 
@@ -30,7 +30,7 @@ class RecipeSummary:
         runs: How many are finished.
         parameters: Number of parameters, without those of a discriminator.
         seconds: Mean time of a run.
-        metrics: Of the last epoch on the test split: mean and standard deviation over the seeds.
+        metrics: Mean and standard deviation over the seeds, for the last epoch on the test split.
         protocol: How the metrics were measured, where their names do not say it.
     """
 
@@ -156,11 +156,11 @@ def summarize(name: str, runs: Sequence[RunFolder]) -> RecipeSummary:
         runs=len(results),
         parameters=sum(count for name, count in results[0]["parameters"].items() if name != "discriminator"),
         seconds=statistics.fmean(result["seconds"] for result in results),
-        metrics={key: (statistics.fmean(found), _deviation(found)) for key, found in values.items()},
+        metrics={key: (statistics.fmean(found), deviation(found)) for key, found in values.items()},
         protocol=" and ".join(dict.fromkeys(filter(None, (result.get("protocol") for result in results)))),
     )
 
 
-def _deviation(values: Sequence[float]) -> float:
-    """Sample standard deviation; 0 for a single value."""
+def deviation(values: Sequence[float]) -> float:
+    """Sample standard deviation; 0 for a single value, or where a value is not finite."""
     return statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else 0.0

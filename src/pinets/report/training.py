@@ -17,24 +17,24 @@ from pinets.report.page import Page, Section, code, paragraph, picture, table
 from pinets.report.runs import Groups, summarize
 from pinets.report.tables import plus_minus, protocols, result_rows
 
-_MOST_HINTS = 2000  # of a figure; each is a line of the page
+_MOST_HINTS = 2000  # hints in a figure; each is a line of the page
 
 __all__ = ["curve_drawing", "curve_figure", "curves", "write_report"]
 
 
-def curve_drawing(groups: Groups, metric: str, splits: Sequence[str] = ("validation",)) -> str:
-    """A metric during training, as SVG: of each recipe the mean over its seeds, and a band of one deviation.
+def curve_drawing(groups: Groups, metric: str) -> str:
+    """A metric of the validation as SVG: for each recipe the mean over its seeds, and a band of one deviation."""
+    return drawing_svg(_curves(groups, metric, ("validation",))[0])
+
+
+def curve_figure(groups: Groups, metric: str, splits: Sequence[str] = ("validation",)) -> str:
+    """A metric during training with its caption, for a page.
 
     Args:
         groups: The runs of each recipe.
         metric: Its name in the logs.
-        splits: Where it was measured; of several, training is dashed.
+        splits: The splits it was measured on; if there are several, training is dashed.
     """
-    return drawing_svg(_curves(groups, metric, splits)[0])
-
-
-def curve_figure(groups: Groups, metric: str, splits: Sequence[str] = ("validation",)) -> str:
-    """The same with its caption, for a page."""
     several = any(len(runs) > 1 for runs in groups.values())
     caption = "Mean over the seeds; the band is one standard deviation to each side." if several else "One run."
     if len(splits) > 1:
@@ -55,8 +55,8 @@ def write_report(
     Args:
         groups: The runs of each recipe.
         path: The file.
-        title: Of the page.
-        about: What a task has to say of a finished run; asked where there is one run alone.
+        title: The title of the page.
+        about: Gives the task's sections about a finished run; called if there is only one run.
     """
     page = Page(title, "What was measured, how it went, and all that is needed to repeat it.")
     finished = [summarize(name, runs) for name, runs in groups.items() if any(run.finished for run in runs)]

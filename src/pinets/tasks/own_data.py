@@ -16,15 +16,15 @@ from pinets.engine.optimization import Adam, AdamW, OneCycle
 from pinets.engine.recipe import Recipe
 from pinets.engine.values import RecipeError
 from pinets.tasks.classification.recipe import ClassificationRecipe, Images, Model, Speech
-from pinets.tasks.meshes.geometry.hierarchy import HierarchyPlan, cached_hierarchy, undilated_lengths
+from pinets.tasks.meshes.geometry.hierarchy import HierarchyPlan, cached_hierarchy
 from pinets.tasks.meshes.recipe import PCA, AutoencodingRecipe, Shapes, Spiral
 
 __all__ = ["OWN_DATA", "image_recipe", "mesh_recipe", "own_recipe", "sound_recipe"]
 
-_UPDATES = 1000  # of a run; the number of epochs follows from the number of samples
+_UPDATES = 1000  # updates per run; the number of epochs follows from the number of samples
 _MOST_EPOCHS = 100
 _HEADERS = 500  # images whose size is looked at
-_SIZES = (64, 32)  # of images that differ in size: the larger that most of them fill
+_SIZES = (64, 32)  # sizes for images that differ in size: the larger one that most of them fill
 
 _IMAGE_NETWORKS = {
     "strict": Model("strict_convnet"),
@@ -88,13 +88,12 @@ def mesh_recipe(folder: Path, network: str = "ncp") -> AutoencodingRecipe:
     vertices = len(train.template.vertices)
     plan = HierarchyPlan(factors=_mesh_factors(vertices))
     hierarchy, _ = cached_hierarchy(train.template, plan)
-    lengths = undilated_lengths(hierarchy, plan)
     batch = _batch(len(train), most=16)
     return AutoencodingRecipe(
         name=_name(folder, network),
         model=_MESH_NETWORKS[network],
         data=Shapes("mesh_folder", vertices=vertices),
-        hierarchy=HierarchyPlan(factors=plan.factors, lengths=lengths),
+        hierarchy=HierarchyPlan(factors=plan.factors, lengths=hierarchy.lengths),
         latent=min(16, len(train)),
         optimizer=Adam(lr=3e-3),
         schedule=OneCycle(rise=0.1, start=0.1, end=0.0),

@@ -39,7 +39,7 @@ def publish(
 
     Args:
         run: The run folder.
-        name: Of the weights.
+        name: The name of the weights.
         folder: Where to write.
         summary: One line about the weights; made from the recipe if left out.
         data_dir: Where datasets are; by default where they were in training.

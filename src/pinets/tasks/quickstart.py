@@ -113,7 +113,7 @@ def load_digits() -> Digits:
     )
 
 
-def contenders(budget: int = BUDGET) -> list[Contender]:
+def contenders() -> list[Contender]:
     """Every model of the paper at every order, a linear model and a ReLU network, as wide as the budget allows.
 
     >>> [(contender.label, contender.parameters) for contender in contenders()[:2]]
@@ -128,15 +128,15 @@ def contenders(budget: int = BUDGET) -> list[Contender]:
         for layer in ("CCP", "NCP", "NCPSkip")
         for order in ORDERS
     ]
-    return [_fitted_to_budget(name, order, template, budget) for name, order, template in makers]
+    return [_fitted_to_budget(name, order, template) for name, order, template in makers]
 
 
-def _fitted_to_budget(name: str, order: int | None, template: str, budget: int) -> Contender:
+def _fitted_to_budget(name: str, order: int | None, template: str) -> Contender:
     def count(width: int) -> int:
         with torch.device("meta"):
             return sum(parameter.numel() for parameter in spec.build(template.format(width=width)).parameters())
 
-    width = bisect_right(range(1, budget), budget, key=count) if "{width}" in template else 0
+    width = bisect_right(range(1, BUDGET), BUDGET, key=count) if "{width}" in template else 0
     return Contender(name, order, template.format(width=width), count(width))
 
 

@@ -1,4 +1,4 @@
-"""What the report of a run says beyond its curves, by the kind of its recipe."""
+"""The sections of a run's report beyond its curves, by the kind of its recipe."""
 
 from __future__ import annotations
 

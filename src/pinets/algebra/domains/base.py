@@ -1,4 +1,4 @@
-"""What a domain must be able to do for a graph to run in it: map values linearly, and multiply them."""
+"""The interface of a domain, in which a graph runs: it maps values linearly and multiplies them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Refusal(Exception):  # noqa: N818  it never leaves the algebra
 
 
 class Value:
-    """What depends on the input, in some domain; everything else in a graph is a constant."""
+    """A quantity that depends on the input, in some domain; everything else in a graph is a constant."""
 
 
 Kind = TypeVar("Kind", bound=Value)
@@ -50,7 +50,7 @@ def all_of(kind: type[Kind], values: Sequence[Value]) -> list[Kind]:
 def in_one_argument(
     function: Callable[..., Tensor], arguments: Sequence[Tensor], position: int
 ) -> Callable[[Tensor], Tensor]:
-    """A function of one of its arguments, the others as they are."""
+    """The function of one argument, with the others fixed."""
     return lambda x: function(*arguments[:position], x, *arguments[position + 1 :])
 
 

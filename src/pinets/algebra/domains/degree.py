@@ -13,7 +13,7 @@ from pinets.algebra.reasons import NOT_FINITE, UNKNOWN, UNTRACED
 
 __all__ = ["Degree", "DegreeDomain", "Violation", "each_once"]
 
-_NAMED = 5  # places of an operation that are named beside the first
+_NAMED = 5  # further places of an operation that are named
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Violation:
 
     @property
     def proven(self) -> bool:
-        """Whether the operation is no polynomial, and not only unknown."""
+        """Whether the operation is known not to be a polynomial, rather than unknown."""
         return not self.reason.startswith((UNKNOWN, UNTRACED))
 
     def __str__(self) -> str:

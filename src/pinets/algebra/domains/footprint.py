@@ -1,4 +1,4 @@
-"""How a linear function uses its operands, found out by trying: the functions themselves are opaque."""
+"""How a linear function uses its operands, found by probing, since functions are opaque."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _picks(magnitude: Callable[[Tensor], Tensor], weight: Tensor, shape: torch.S
 
 
 def count_terms(function: Callable[..., Tensor], uses: Sequence[Footprint], operands: Sequence[Tensor]) -> float:
-    """How many terms a sum has at most in a linear function; 0 if nothing is computed, only moved."""
+    """The largest number of terms in a sum of a linear function; 0 if elements are only moved."""
     if isinstance(function, Signed) and function.terms is not None:
         return float(function.terms(*(torch.ones(operand.shape, dtype=torch.float64) for operand in operands)).max())
     if not all(use.picks for use in uses):

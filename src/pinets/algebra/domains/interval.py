@@ -1,4 +1,4 @@
-"""Plain interval arithmetic: every value by itself, without what it has in common with others."""
+"""Plain interval arithmetic: every value by itself, without its dependence on others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Interval", "IntervalDomain", "invert_interval", "map_interval", "mul
 
 @dataclass(frozen=True)
 class Interval(Value):
-    """All that lies between two tensors, element by element."""
+    """All tensors between two given ones, element by element."""
 
     lower: Tensor
     upper: Tensor
@@ -136,7 +136,7 @@ def multiply_intervals(
 
 
 def count_products(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> float:
-    """How many products an output of a bilinear function is the sum of, at most."""
+    """The largest number of products that an output of a bilinear function sums."""
     if function is torch.mul:
         return 1
     ones = (torch.ones(value.shape, dtype=torch.float64) for value in (x, y))

@@ -1,4 +1,4 @@
-r"""How large a sum of squares of linear forms can be over a box: less than each form at its own largest.
+r"""Bounds on sums of squares of linear forms over a box, tighter than the sum of the single maxima.
 
 Sixty linear forms of a box of hundreds of inputs have their largest values at sixty different corners. What they can
 reach together is bounded by the largest eigenvalue of their Gram matrix.

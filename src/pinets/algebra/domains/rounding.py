@@ -1,4 +1,4 @@
-"""How far floating-point results may be off, for any order of summation."""
+"""Bounds on the errors of floating-point results, for any order of summation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 __all__ = ["OURS", "Rounding"]
 
-_DOUBLE = 2.0**-53  # the relative error of one operation of ours
+_DOUBLE = 2.0**-53  # relative error of one operation in double precision
 _SPARE = 16  # further operations around a sum: rounding a constant, a midpoint, the sum of two bounds
 
 
@@ -52,7 +52,7 @@ class Rounding:
         return total / (1 - total)
 
     def stray(self, reach: Tensor) -> Tensor:
-        """What underflow inside an operation adds, if intermediate results are at most ``reach``; infinite on overflow.
+        """The error from underflow inside an operation with results up to ``reach``; infinite on overflow.
 
         A product that underflows errs by ``tiny``, which further factors of at most ``reach`` multiply.
         """
@@ -64,4 +64,4 @@ class Rounding:
         return torch.where(size <= self.largest, error, torch.inf)
 
 
-OURS = Rounding.of(None)  # of these computations themselves, in double precision
+OURS = Rounding.of(None)  # errors of the bounds' own computations, in double precision

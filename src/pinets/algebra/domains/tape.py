@@ -28,7 +28,7 @@ from pinets.algebra.domains.zonotope import Zonotope, ZonotopeDomain
 
 __all__ = ["TapeDomain", "Taped"]
 
-_AT_ONCE = 2**22  # elements of the slopes of several outputs with respect to all values
+_AT_ONCE = 2**22  # elements of the slopes that are computed at a time
 _MOST_WORK = 2**31  # outputs times elements of all values, beyond which the bounds of a factor are not sharpened
 
 
@@ -162,7 +162,7 @@ class TapeDomain(Domain):
         return None if inverse is None else Taped(inverse)
 
     def errors(self, output: Taped, rows: Tensor) -> Tensor:
-        """How far rounding can take linear functions of the output, whose coefficients are (functions, *shape)."""
+        """Bounds on the rounding errors of linear functions of the output, with coefficients (functions, *shape)."""
         total = rows.new_zeros(len(rows))
         for record, slope in self._slopes(output, rows):
             if record.error is not None:
@@ -170,7 +170,7 @@ class TapeDomain(Domain):
         return torch.where(total.isnan(), torch.inf, total * (1 + OURS.gamma(len(self._records))))
 
     def rates(self, output: Taped, rows: Tensor) -> Tensor:
-        """How fast linear functions of the output change at most, as all elements of the input do."""
+        """Bounds on how fast linear functions of the output change with the input."""
         for record, slope in self._slopes(output, rows):
             if not record.operands:
                 total = slope.size.reshape(len(rows), -1).sum(1) * (1 + OURS.gamma(record.hull.lower.numel()))

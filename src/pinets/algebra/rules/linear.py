@@ -164,7 +164,7 @@ def _scatter_reduce(domain: Domain, operation: Operation) -> Value:
 
 
 def _copy(domain: Domain, operation: Operation) -> Value:
-    """What is written over only gives the shape and the type."""
+    """The tensor that is overwritten only gives the shape and the type."""
     return _expanded(domain, operation, operation.args[1])
 
 

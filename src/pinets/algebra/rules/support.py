@@ -1,4 +1,4 @@
-"""What rules share: lifting arguments into the domain, and refusing those that must be constant."""
+"""Helpers of the rules: lifting arguments into the domain, and refusing those that must be constant."""
 
 from __future__ import annotations
 

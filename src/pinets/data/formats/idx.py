@@ -16,7 +16,7 @@ from pinets.data.errors import DataError, MissingDataError
 __all__ = ["find_idx", "read_idx"]
 
 _UNSIGNED_BYTE = 0x08
-_MOST_BYTES, _MOST_TIMES = 1 << 28, 100  # of compressed data: in all, or for each byte of the file
+_MOST_BYTES, _MOST_TIMES = 1 << 28, 100  # limits for compressed data: bytes in all, or bytes for each byte of the file
 
 
 def find_idx(folder: Path, name: str) -> Path:

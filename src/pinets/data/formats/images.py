@@ -6,7 +6,7 @@ import io
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,7 @@ __all__ = [
     "open_image",
 ]
 
-_TRIES = 10  # to find a box that fits into the image
-_ORIENTATION = 0x0112  # EXIF's tag
-_TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # its values, as PIL.Image.Transpose
+_TRIES = 10  # attempts to find a box that fits into the image
 _GREY = ("1", "L", "LA")  # Pillow's modes of images with one channel, with or without transparency
 
 
@@ -126,7 +124,7 @@ def decode_image(encoded: bytes, name: str, crop: Crop, uniforms: Sequence[float
 
     Args:
         encoded: The bytes of an image file.
-        name: Of the file, for errors.
+        name: The name of the file, for errors.
         crop: Which part is kept, at which size.
         uniforms: The random numbers of the crop.
         channels: 3 for RGB, 1 for grey.
@@ -135,7 +133,7 @@ def decode_image(encoded: bytes, name: str, crop: Crop, uniforms: Sequence[float
     with open_image(io.BytesIO(encoded), name) as image:
         if image.mode.startswith(("I", "F")):  # Pillow would cut such values off at 255
             raise DataError(f"{name}: has mode {image.mode}; images must have 8 bits a channel")
-        image = _upright(image)
+        _turn_upright(image)
         width, height = image.size
         box = crop.box(width, height, uniforms)
         picture = image.convert("L" if channels == 1 else "RGB").resize((crop.size, crop.size), bilinear, box=box)
@@ -143,14 +141,11 @@ def decode_image(encoded: bytes, name: str, crop: Crop, uniforms: Sequence[float
     return pixels.view(crop.size, crop.size, channels).permute(2, 0, 1)
 
 
-def _upright(image: Any) -> Any:
-    """The image as viewers and browsers show it: cameras store photos as the sensor saw them, with a note."""
+def _turn_upright(image: Any) -> None:
+    """Turn an image as viewers and browsers show it: cameras store photos as the sensor saw them, with a note."""
     image.load()  # a damaged picture is refused here
-    try:
-        noted = image.getexif().get(_ORIENTATION)
-    except Exception:  # damaged notes, for which Pillow raises anything, are no reason to refuse the picture
-        return image
-    return image.transpose(_TURNS[noted]) if noted in _TURNS else image
+    with suppress(Exception):  # damaged notes, for which Pillow raises anything, are no reason to refuse the picture
+        require("PIL.ImageOps", extra="train").exif_transpose(image, in_place=True)
 
 
 def encode_png(image: Tensor) -> bytes:

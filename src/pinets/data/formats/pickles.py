@@ -21,7 +21,7 @@ from pinets.data.errors import DataError
 __all__ = ["load_arrays"]
 
 _KINDS = "biufcS"  # whole numbers, with and without sign, real and complex ones, truth values and bytes
-_MOST_ITEMS = 10_000_000  # counted as often as they are used
+_MOST_ITEMS = 10_000_000  # an item counts as often as it is used
 _DEEPEST = 50  # levels of containers
 _COPIES = 4  # bytes made for each byte of the file: text becomes bytes, which become an array
 
@@ -100,7 +100,7 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 
 class _Dtype:
-    """The type of an array's numbers, from its code; of what else a pickle says of it, the order of bytes alone."""
+    """The type of an array's numbers, from its code and byte order; everything else in the pickle is ignored."""
 
     def __init__(self, code: Any, *_: Any) -> None:
         code = _text(code)
@@ -121,7 +121,7 @@ class _Array:
     made: Any = None
 
     def __init__(self, *_: Any) -> None:
-        pass  # of an empty array, which NumPy's own function would make here
+        pass  # NumPy's own function would make an empty array here
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, shape, dtype, is_fortran, content = state
@@ -155,7 +155,7 @@ class _Finisher:
         self.done: dict[int, tuple[Any, int]] = {}
 
     def finish(self, value: Any, depth: int = 0) -> tuple[Any, int]:
-        """What was unpickled with its arrays, and how many items it has."""
+        """The unpickled value with its arrays, and its number of items."""
         if not isinstance(value, _Array | list | tuple | dict):
             return value, 1
         if id(value) not in self.done:

@@ -43,7 +43,7 @@ __all__ = [
 
 _IMAGES = {"jpg", "jpeg", "png", "webp", "ppm", "bmp"}
 CLASSES = "classes.txt"  # the names of the classes, one on each line
-_MOST_CLASSES = 10_000_000  # no set has as many; names for all that a damaged label counts would fill the memory
+_MOST_CLASSES = 10_000_000  # more than any dataset has: a damaged label must not create names that fill the memory
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,7 +141,7 @@ def write_shards(splits: Splits[Any], folder: PathLike, *, per_shard: int = 1000
         splits: Three :class:`pinets.data.ImageSet`, or sets of encoded images.
         folder: Must not exist yet.
         per_shard: Images in a file.
-        seed: Of the order.
+        seed: Seed of the order.
     """
     with new_folder(Path(folder)) as partial:
         parts = {"train": splits.train, "validation": splits.validation, "test": splits.test}

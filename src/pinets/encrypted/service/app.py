@@ -41,7 +41,7 @@ PAGE = Path(__file__).parent / "page"
 _PAGE_FILES = {path.name for path in PAGE.iterdir()}
 _CONTAINER_BYTES = 1 << 14  # the most that a container adds to its parts
 _PURGE_SECONDS = 60.0
-_RETRY_SECONDS = 5  # of a service whose speed is not known yet
+_RETRY_SECONDS = 5  # Retry-After while the speed of the service is not known
 # The page loads nothing from elsewhere, and sends nothing elsewhere.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; "

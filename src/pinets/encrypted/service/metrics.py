@@ -1,4 +1,4 @@
-"""What a service counts, in the text format of Prometheus. No label tells about a client or an input."""
+"""The counters of a service, in the text format of Prometheus. No label tells about a client or an input."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ __all__ = ["Pool", "WorkerError", "WorkerTimeoutError"]
 log = logging.getLogger("pinets.service")
 
 _START_SECONDS = 300.0  # importing torch on a busy machine
-_PAUSE_SECONDS = 2.0  # after a worker that did not start
-_OVERTAKEN = 1  # requests that may go before the one that waits longest, because their keys are loaded; more is unfair
+_PAUSE_SECONDS = 2.0  # pause after a worker did not start
+_OVERTAKEN = 1  # how often the longest waiting request may be overtaken by one whose keys are loaded
 
 
 class WorkerError(RuntimeError):

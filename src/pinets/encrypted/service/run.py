@@ -14,7 +14,7 @@ from pinets.encrypted.service.limits import Limits
 __all__ = ["read_token", "serve"]
 
 _GRACE_SECONDS = 10  # for requests under way when the service is stopped
-_IDLE_SECONDS = 15  # of a connection between two requests
+_IDLE_SECONDS = 15  # how long a connection may idle between two requests
 
 
 def serve(

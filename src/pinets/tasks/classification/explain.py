@@ -1,4 +1,4 @@
-"""What the weights of a polynomial classifier of images say: one picture for each class, and how much suffices.
+"""Explain a polynomial classifier of images by its weights: a picture for each class, and how many terms suffice.
 
 Everything but the accuracies comes from the weights alone (:func:`pinets.algebra.spectra`).
 """
@@ -22,18 +22,18 @@ __all__ = ["Explanation", "adversarial_patterns", "explain", "truncated_accuraci
 
 _SHOWN = 4  # components in a row of a picture, of either sign
 _COUNTS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
-_NORMS = (0.0, 2.0, 4.0, 6.0, 8.0)  # of the pattern that is added to normalised images
+_NORMS = (0.0, 2.0, 4.0, 6.0, 8.0)  # norms of the pattern that is added to normalised images
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What :func:`explain` found.
+    """The result of :func:`explain`.
 
     Attributes:
         classes: Names of the outputs.
-        shape: Of an input.
-        spectra: By degree.
-        accuracy: Of the network on the images.
+        shape: The shape of an input.
+        spectra: The spectrum of each degree.
+        accuracy: The network's accuracy on the images.
         truncated: By degree: accuracies by the number of components kept of that degree, all other degrees exact.
         patterns: For each class the pattern that pulls images to it, of unit length.
         pulled: For each norm of the pattern, the share of images of other classes that it moves to its class, the mean
@@ -76,9 +76,9 @@ def explain(
     Args:
         network: In evaluation mode.
         images: As the network takes them, to measure accuracies on.
-        labels: Of the images.
+        labels: The labels of the images.
         classes: Names of the outputs.
-        degrees: Which to look at; all from 2 on if left out.
+        degrees: The degrees to look at; all from 2 on if left out.
         components: How many to find for each class, beyond degree 2.
     """
     traced = trace(network, images[:1])
@@ -162,7 +162,7 @@ def write_explanation(found: Explanation, folder: str | Path) -> list[Path]:
 
 
 def class_figure(found: Explanation, number: int) -> Any:
-    """One class: its strongest components of every degree, and the pattern that pulls images to it."""
+    """One class: its strongest components of every degree, for and against it."""
     rows = len(found.spectra)
     figure, axes = new_figure(
         2 * _SHOWN * 1.25 + 2.6, 1.75 * rows + 0.6, nrows=rows, ncols=2 * _SHOWN + 1, squeeze=False

@@ -14,7 +14,7 @@ from pinets.report import COLORS, new_figure
 
 __all__ = ["PairTerms", "pair_figure", "strongest_pairs"]
 
-_PRECISION = 1e-3  # relative, of the eigenvalues: for a picture
+_PRECISION = 1e-3  # relative error of the eigenvalues, enough for a picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ def strongest_pairs(network: nn.Module, shape: tuple[int, ...], classes: int) ->
 
     Args:
         network: A polynomial, in evaluation mode.
-        shape: Of one input.
+        shape: The shape of one input.
         classes: Its outputs; each is compared with their mean.
     """
     linalg = require("scipy.sparse.linalg", extra="train")

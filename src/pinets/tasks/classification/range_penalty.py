@@ -1,7 +1,7 @@
 r"""A penalty on large outputs of layers, which keeps a polynomial tame where its data are.
 
 A polynomial has no bound. Its training loss says nothing about one image of a thousand whose values grow from product
-to product; a penalty on what the layers give does.
+to product; a penalty on the outputs of layers does.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RangePenalty:
 
 @dataclass(frozen=True)
 class Damage:
-    """Images that are none: darker, up to twice as bright or turned into their negative, with any amount of noise.
+    """Damage images beyond recognition: darker, up to twice as bright or negative, with any amount of noise.
 
     Args:
         black: Pixel 0 as the network sees it, one number per channel, of shape (channels, 1, 1).
@@ -74,7 +74,7 @@ class Damage:
 
     @staticmethod
     def of(normalize: Transform) -> Damage:
-        """For images that are normalised so."""
+        """The damage for images with this normalisation."""
         if not isinstance(normalize, Normalize):
             raise ValueError(f"range_penalty.damaged is for normalised images, and these inputs are {normalize}")
         return Damage(*normalize.range())
@@ -89,7 +89,7 @@ class Damage:
 
 
 class LayerOutputs:
-    """Keep what layers give while :meth:`recording`.
+    """Record the outputs of layers inside :meth:`recording`.
 
     Args:
         layers: The layers; a hook stays on each.

@@ -31,6 +31,7 @@ from pinets.data import (
     precompute,
     stratified_sample,
 )
+from pinets.data.samples import read_fixed
 from pinets.engine.findings import Findings, output_shape
 from pinets.engine.loop import Plan
 from pinets.engine.model import Model, put_channels_last
@@ -100,15 +101,14 @@ class Inputs:
 
     def first(self) -> Tensor:
         """The first validation sample as the network sees it, a batch of one."""
-        samples = self.splits.validation
-        return self.evaluation(samples.read(torch.tensor([0]), torch.zeros(1, samples.draws)))
+        return self.evaluation(read_fixed(self.splits.validation, torch.tensor([0])))
 
     def read(self, split: Literal["train", "validation", "test"], count: int) -> tuple[Tensor, Tensor]:
         """The first samples of a split as the network sees them in evaluation, and their labels."""
         samples: SampleSet = getattr(self.splits, split)
         transform = self.unaugmented if split == "train" and self.unaugmented is not None else self.evaluation
         chosen = torch.arange(min(count, len(samples)))
-        return transform(samples.read(chosen, torch.zeros(len(chosen), samples.draws))), samples.labels[chosen]
+        return transform(read_fixed(samples, chosen)), samples.labels[chosen]
 
 
 @dataclass(frozen=True)

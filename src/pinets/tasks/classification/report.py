@@ -1,4 +1,4 @@
-"""What the report of a classifier's run says of the network: degree, degrees' shares, confusions, hardest samples."""
+"""The sections about a classifier in the report of its run: degree, share of each degree, confusions, hard samples."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from pinets.algebra import Certificate, certify, orders
 from pinets.data.formats.images import encode_png
+from pinets.data.samples import read_fixed
+from pinets.data.splits import evenly_chosen
 from pinets.engine.trained import TrainedRun
 from pinets.report import Section, figure_svg, new_figure, paragraph, tidy, tiles
 from pinets.tasks.classification.pairs import pair_figure, strongest_pairs
@@ -19,14 +21,14 @@ from pinets.tasks.classification.recipe import ClassificationRecipe, Inputs
 
 __all__ = ["Answers", "confusion_table", "degree_figure", "run_sections", "test_answers"]
 
-_MOST_SAMPLES = 2000  # of the test split, evenly chosen; a report is not an evaluation
+_MOST_SAMPLES = 2000  # test samples that are looked at, evenly chosen; a report is not an evaluation
 _BATCH = 100
 _HARDEST = 12
-_MOST_CLASSES = 20  # in a confusion matrix
-_SPLIT_SAMPLES = 100  # whose scores are split by degree, which takes as many passes as the degree
+_MOST_CLASSES = 20  # classes in a confusion matrix
+_SPLIT_SAMPLES = 100  # samples whose scores are split by degree, which takes one pass per degree
 _MOST_DEGREES = 64
 _MOST_COLUMNS = 12  # classes whose interactions are shown side by side
-_MOST_PIXELS = 4096  # of an image whose interactions are shown
+_MOST_PIXELS = 4096  # numbers in an image whose interactions are shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,18 +78,13 @@ def run_sections(run: TrainedRun) -> list[Section]:
 def test_answers(network: nn.Module, data: Inputs) -> Answers:
     """The scores for test samples, evenly chosen where there are many."""
     samples = data.splits.test
-    chosen = torch.linspace(0, len(samples) - 1, min(len(samples), _MOST_SAMPLES)).round().long()
+    chosen = evenly_chosen(len(samples), _MOST_SAMPLES)
     scores = [network(_prepared(data, part)) for part in chosen.split(_BATCH)]
     return Answers(chosen, samples.labels[chosen], torch.cat(scores), tuple(samples.classes))
 
 
 def _prepared(data: Inputs, chosen: Tensor) -> Tensor:
-    return data.evaluation(_raw(data, chosen))
-
-
-def _raw(data: Inputs, chosen: Tensor) -> Tensor:
-    samples = data.splits.test
-    return samples.read(chosen, torch.zeros(len(chosen), samples.draws))
+    return data.evaluation(read_fixed(data.splits.test, chosen))
 
 
 def _degree(certificate: Certificate, network: nn.Module, data: Inputs, answers: Answers) -> list[str]:
@@ -98,7 +95,7 @@ def _degree(certificate: Certificate, network: nn.Module, data: Inputs, answers:
     text = f"Yes, a polynomial of its input, of certified degree {told}."
     if certificate.bound is None or certificate.bound > _MOST_DEGREES:
         return [paragraph(f"{text} Its scores are not split by degree: there are more than {_MOST_DEGREES}.")]
-    places = torch.linspace(0, len(answers.labels) - 1, min(len(answers.labels), _SPLIT_SAMPLES)).round().long()
+    places = evenly_chosen(len(answers.labels), _SPLIT_SAMPLES)
     with torch.no_grad():
         parts = orders(network, _prepared(data, answers.chosen[places]))
     figure, sentence = degree_figure(parts, answers.labels[places])
@@ -127,7 +124,7 @@ def _pairs(certificate: Certificate, network: nn.Module, data: Inputs, classes: 
 
 
 def degree_figure(parts: Tensor, labels: Tensor) -> tuple[str, str]:
-    """How much each degree adds to the scores, how often the polynomial up to it is right, and that in a sentence.
+    """A figure, and a sentence, on how much each degree adds to the scores and how accurate the polynomial up to it is.
 
     Args:
         parts: The contribution of each degree, (degree + 1, samples, classes).
@@ -195,9 +192,9 @@ def _worst_pairs(answers: Answers) -> str:
 
 
 def _hardest(answers: Answers, data: Inputs) -> str:
-    """Pictures with their classes; empty where the samples are none."""
+    """Pictures with their classes; empty if the samples are not pictures."""
     places = answers.hardest(_HARDEST)
-    images: Any = _raw(data, answers.chosen[places])
+    images: Any = read_fixed(data.splits.test, answers.chosen[places])
     if images.dtype == torch.float32 and images.ndim == 4 and images.shape[1] == 1:  # spectrograms
         low, high = images.amin((1, 2, 3), keepdim=True), images.amax((1, 2, 3), keepdim=True)
         images = ((images - low) / (high - low).clamp_min(1e-9) * 255).to(torch.uint8).flip(2)

@@ -49,8 +49,8 @@ class Attacker:
     """Moves inputs, within a ball, to where the network is most wrong: projected gradient ascent on the loss.
 
     Args:
-        ball: Where to.
-        steps: Of the ascent, from a random point of the ball.
+        ball: Where inputs may be moved to.
+        steps: Steps of the ascent, from a random point of the ball.
     """
 
     ball: Ball
@@ -73,8 +73,8 @@ class Certifier:
     """The loss of the worst outputs that a bound leaves possible, in a ball that grows from nothing.
 
     Args:
-        ball: At its largest.
-        weight: Of this loss; the loss of the images themselves has the rest.
+        ball: The ball at its largest.
+        weight: The weight of this loss; the loss of the images themselves has the rest.
         linear: As in :class:`~pinets.algebra.trainable.MarginBound`.
         growing: Updates until the ball has its size.
     """
@@ -104,7 +104,7 @@ class Robust:
 
     Args:
         eps: Radius around an image, in pixels from 0 to 1.
-        steps: Of the attack.
+        steps: Steps of the attack.
     """
 
     eps: float
@@ -125,7 +125,7 @@ class Certified:
 
     Args:
         eps: Radius around an image, in pixels from 0 to 1.
-        weight: Of the bound; the images themselves have the rest.
+        weight: The weight of the bound; the images themselves have the rest.
         growing: Share of the training in which the radius grows from 0 to ``eps``.
         linear: Whether margins are bounded by linear functions, rather than by intervals: tighter and slower.
     """

@@ -1,7 +1,7 @@
-"""How large do a classifier's outputs become on damaged images, and on images that are none?
+"""The size of a classifier's outputs on damaged images and on random pixels.
 
 A polynomial has no bound, so a good accuracy says little about the next image. Every kind of damage is applied to the
-same test images, and the largest output is compared with what is usual on them undamaged.
+same test images, and the largest output is compared with the usual one on the undamaged images.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["DAMAGES", "Stress", "stress"]
 Damage = Callable[[Tensor, torch.Generator], Tensor]  # of images with pixels from 0 to 1
 
 _BATCH = 500
-_SOUGHT = 64  # images from which the gradient starts
+_SOUGHT = 64  # images from which gradient ascent starts
 _STEPS = 40
 
 
@@ -55,12 +55,12 @@ DAMAGES: dict[str, Damage] = {
 
 @dataclass(frozen=True)
 class Stress:
-    """What a network gives for one kind of damage.
+    """The outputs of a network for one kind of damage.
 
     Attributes:
         damage: Its name.
-        images: How many.
-        accuracy: Share of the images classified as before the damage should be.
+        images: Number of images.
+        accuracy: Share of the images whose class is right.
         largest: Largest absolute output over all images.
         ratio: ``largest`` over the median of the undamaged images' largest outputs.
         beyond: Number of images whose ratio is above 10.
@@ -79,15 +79,15 @@ def stress(
 ) -> list[Stress]:
     """Measure a network on damaged images, one row for each kind of damage.
 
-    The last row is the largest output that gradient ascent finds, from the first images, anywhere between black and
-    white: what no bound over all images can be below.
+    The last row is the largest output that gradient ascent from the first images finds anywhere between black and
+    white: no bound over all images can be lower.
 
     Args:
         network: The classifier.
         pixels: Images as bytes, (N, C, H, W).
         labels: Their classes.
         prepare: From images with pixels from 0 to 255 to what the network takes.
-        seed: Of the damage.
+        seed: Seed of the damage.
     """
     rows: list[Stress] = []
     usual = 1.0

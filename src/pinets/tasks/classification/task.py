@@ -41,7 +41,7 @@ class Classification(Task):
         clip: Largest norm of the gradient; ``None`` for no limit.
         top_k: The accuracies to compute; schedules watch the first.
         range_penalty: Keeps the outputs of layers small; ``None`` for no penalty.
-        damage: Of the images that the penalty alone sees; needed where it asks for such.
+        damage: Damages the images that only the penalty sees; needed if ``range_penalty.damaged`` is above 0.
         average: How much a step keeps of the moving average of the weights, which is then what is evaluated and saved
             as ``model``; 0 for none.
         input_noise: Standard deviation of the Gaussian noise added to training inputs.
@@ -141,7 +141,7 @@ class Classification(Task):
         return scores, cost + penalty.of(outputs)
 
     def grow_ball(self, updates: int) -> None:
-        """Let the ball of certified training grow over so many updates."""
+        """Let the ball of certified training grow over this many updates."""
         if isinstance(self._robust, Certifier):
             self._robust.growing = max(1, updates)
 
@@ -177,7 +177,7 @@ class Classification(Task):
 
 
 def _moving_average(network: nn.Module, keep: float) -> AveragedModel:
-    """Of weights and of batch-norm statistics: those of the last step would not fit the averaged weights."""
+    """The moving average of weights and batch-norm statistics: the last step's would not fit averaged weights."""
     average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(keep), use_buffers=True)
     average.requires_grad_(False)
     return average

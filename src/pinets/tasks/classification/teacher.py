@@ -21,7 +21,7 @@ class Lesson:
 
     Args:
         network: The trained one, in evaluation mode.
-        weight: Of this loss; the loss of the labels has the rest.
+        weight: The weight of this loss; the loss of the labels has the rest.
         temperature: Divides the scores of both, which shows how much alike the wrong classes are.
     """
 
@@ -44,7 +44,7 @@ class Teacher:
 
     Args:
         run: Its run folder. The data must be the same.
-        weight: Of its scores; the labels have the rest.
+        weight: The weight of its scores; the labels have the rest.
         temperature: Divides the scores of both.
     """
 

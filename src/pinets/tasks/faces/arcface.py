@@ -66,7 +66,7 @@ class ArcFace:
         """The scaled cosines, with the margin where a row's identity is among the columns.
 
         Args:
-            cosine: Of embeddings (rows) with identities (columns).
+            cosine: The cosines of embeddings (rows) with identities (columns).
             target: The column of each row's own identity, -1 if it is not among them.
         """
         rows = (target >= 0).nonzero().flatten()

@@ -16,7 +16,7 @@ from pinets._files import PathLike, write_pieces
 from pinets._modes import evaluating
 from pinets.data.errors import DataError, MissingDataError
 from pinets.data.formats.npy import open_array
-from pinets.data.samples import SampleSet
+from pinets.data.samples import SampleSet, read_fixed
 from pinets.data.transforms import Normalize
 
 __all__ = [
@@ -84,7 +84,7 @@ def embed_faces(network: nn.Module, faces: SampleSet, *, flip: bool = True, batc
         batch: Images at a time; only speed and memory depend on it.
     """
     parts = torch.arange(len(faces)).split(batch)
-    return embed(network, (FACE_PIXELS(faces.read(part, torch.empty(len(part), 0))) for part in parts), flip=flip)
+    return embed(network, (FACE_PIXELS(read_fixed(faces, part)) for part in parts), flip=flip)
 
 
 # Reading rows

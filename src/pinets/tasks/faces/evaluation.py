@@ -43,7 +43,7 @@ __all__ = [
     "score_test_pairs",
 ]
 
-_SIZE = 112  # of the images that published networks take
+_SIZE = 112  # height and width of the images that published networks take
 # the names in the paper's table of the packs that insightface distributes
 _PACKS = {
     "lfw": "LFW",

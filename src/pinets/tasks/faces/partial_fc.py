@@ -32,10 +32,10 @@ class PartialFC:
         identities: How many there are.
         embedding: Numbers in an embedding.
         loss: The margin.
-        optimizer: Of the centres; its learning rate is given at each :meth:`update`.
+        optimizer: The optimizer of the centres; its learning rate is given at each :meth:`update`.
         sample: The share of the identities outside a batch that a step uses.
-        seed: Of the first centres and of the samples.
-        rank: Which of the processes this is.
+        seed: Seed of the first centres and of the samples.
+        rank: The number of this process.
         world_size: How many there are; they must be connected by ``torch.distributed``.
         device: Where the centres are.
 
@@ -77,7 +77,7 @@ class PartialFC:
         """The mean loss over the batch of all processes, the same on each.
 
         Args:
-            embeddings: Of this process's share of the batch; all have equally many.
+            embeddings: Those of this process's share of the batch; all shares are equally large.
             labels: Their identities, best on the CPU, where they are checked.
         """
         self._require_identities(labels)

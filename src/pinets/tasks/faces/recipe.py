@@ -161,8 +161,8 @@ class FaceRecipe(Recipe):
         model: The network.
         data: The faces.
         loss: The scale and the margin.
-        optimizer: Of the network and of the centres of the identities.
-        schedule: Of the learning rate.
+        optimizer: The optimizer of the network and of the centres of the identities.
+        schedule: How the learning rate changes.
         sample: The share of the identities outside a batch that a step compares with; less than 1 for millions of them.
         channels_last: The layout of images in memory that is faster for convolutions.
     """

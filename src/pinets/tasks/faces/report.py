@@ -13,6 +13,8 @@ from torch import Tensor
 
 from pinets._files import PathLike, write_bytes
 from pinets.data.errors import DataError
+from pinets.data.samples import read_fixed
+from pinets.data.splits import evenly_chosen
 from pinets.engine.trained import TrainedRun
 from pinets.report import (
     COLORS,
@@ -37,7 +39,7 @@ __all__ = ["face_table", "hardest_sheet", "light_table", "roc_drawing", "run_sec
 
 Results = Mapping[str, Sequence[FaceResult]]  # by recipe, one for each seed
 
-_MOST_PAIRS = 1000  # of the first test set, evenly chosen; a report is not an evaluation
+_MOST_PAIRS = 1000  # pairs of the first test set that are looked at, evenly chosen; a report is not an evaluation
 _HARDEST = 8
 _BATCH = 64
 
@@ -56,18 +58,15 @@ def face_table(results: Sequence[FaceResult]) -> list[list[str]]:
     [['accuracy, %', 'ResNet50'], ['LFW', '99.733 ± 0.309']]
     """
     models = list(dict.fromkeys(result.model for result in results))
+    found = {(result.model, result.data): result for result in results}
     if results[0].protocol != "Pairs":
         names = list(dict.fromkeys((result.data, name) for result in results for name in result.figures))
         several = len({data for data, _ in names}) > 1
         header = ["%", *(f"{data} {name}" if several else name for data, name in names)]
-        found = {(result.model, result.data): result for result in results}
-        return [
-            header,
-            *([model, *(_cell(found.get((model, data)), name) for data, name in names)] for model in models),
-        ]
+        rows = [[model, *(_cell(found.get((model, data)), name) for data, name in names)] for model in models]
+        return [header, *rows]
     order = {name: place for place, name in enumerate(_DATA)}
     sets = sorted(dict.fromkeys(result.data for result in results), key=lambda name: order.get(name, len(order)))
-    found = {(result.model, result.data): result for result in results}
     rows = [["accuracy, %", *models]]
     rows += [[data, *(_cell(found.get((model, data)), "accuracy") for model in models)] for data in sets]
     others = [name for result in results for name in result.figures if name != "accuracy"]
@@ -104,13 +103,13 @@ def write_face_report(folder: PathLike, path: PathLike | None = None) -> Path:
 
 
 def run_sections(run: TrainedRun) -> list[Section]:
-    """What the report of one run shows: its test pairs as a ROC curve and by score, and those it gets most wrong."""
+    """The sections about faces in the report of a run: test pairs as a ROC curve and by score, and the worst pairs."""
     part = run.data.verification["test"]
     name, pairs = next(iter(part.sets.items()))
-    chosen = torch.linspace(0, len(pairs) - 1, min(len(pairs), _MOST_PAIRS)).round().long()
+    chosen = evenly_chosen(len(pairs), _MOST_PAIRS)
     faces, rows = pairs.pairs[chosen].unique(return_inverse=True)
-    images = (pairs.faces.read(some, torch.empty(len(some), 0)) for some in faces.split(_BATCH))
-    found = embed(run.network(), (part.transform.apply(few, torch.empty(len(few), 0)) for few in images))
+    images = (read_fixed(pairs.faces, some) for some in faces.split(_BATCH))
+    found = embed(run.network(), map(part.transform, images))
     same, scores = pairs.same[chosen], pair_scores(found, rows)
     result = score_pairs(run.recipe.name, name, found, rows, same)
     some = FacePairs(pairs.faces, pairs.pairs[chosen], same)
@@ -125,7 +124,7 @@ def run_sections(run: TrainedRun) -> list[Section]:
 
 
 def score_figure(scores: Tensor, same: Tensor) -> str:
-    """How similar pairs of one person, and pairs of two, look to the network."""
+    """A histogram of similarities, for pairs of one person and pairs of two."""
     figure, axes = new_figure(7, 3)
     edges = torch.linspace(float(scores.min()), float(scores.max()) + 1e-6, 41).tolist()
     for chosen, color, label in ((same, COLORS[0], "one person"), (~same, COLORS[1], "two people")):
@@ -174,7 +173,7 @@ def hardest_sheet(pairs: FacePairs, scores: Tensor, kinds: tuple[Tensor, Tensor]
         for axes, number in zip(row, chosen.tolist(), strict=False):
             axes.set_title(f"{float(scores[number]):.2f}", fontsize=9)
             try:
-                above, below = pairs.faces.read(pairs.pairs[number], torch.empty(2, 0))
+                above, below = read_fixed(pairs.faces, pairs.pairs[number])
             except DataError:  # embeddings from files are scored all the same
                 axes.text(0.5, 0.5, "cannot be\ndecoded", ha="center", va="center", fontsize=7)
                 continue

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pinets._extras import require
 from pinets.data.damage import Damage
+from pinets.data.samples import read_fixed
 from pinets.data.transforms import Transform
 from pinets.engine.nonfinite import require_finite
 from pinets.engine.task import Split, Task
@@ -114,9 +115,8 @@ class FaceRecognition(Task):
     def _embed(self, pairs: FacePairs, transform: Transform) -> Tensor:
         """The embeddings of all faces: every process embeds a share, and all gather them."""
         shares = self._shares(pairs)
-        batches = (transform.apply(images, torch.empty(len(images), 0)) for images in self._images(pairs))
         with self._accelerator.autocast():
-            rows = embed(self._accelerator.unwrap_model(self.network), batches)
+            rows = embed(self._accelerator.unwrap_model(self.network), map(transform, self._images(pairs)))
         if len(shares) == 1:
             return rows
         longest = len(shares[0])
@@ -131,7 +131,7 @@ class FaceRecognition(Task):
     def _images(self, pairs: FacePairs) -> Iterator[Tensor]:
         """The images of this process's faces, a batch at a time."""
         for part in self._shares(pairs)[self._accelerator.process_index].split(_BATCH):
-            yield pairs.faces.read(part, torch.empty(len(part), 0))
+            yield read_fixed(pairs.faces, part)
 
 
 def verify(embeddings: Tensor, pairs: FacePairs) -> dict[str, float]:

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pinets.data import Batches, Compose, FolderSet, ImageSet, Normalize, RandomFlip, SampleSet, Transform, load
+from pinets.data import Compose, FolderSet, ImageSet, Normalize, RandomFlip, SampleSet, Transform, load
+from pinets.data.samples import read_fixed
 from pinets.engine.findings import Findings, output_shape
 from pinets.engine.loop import Plan
 from pinets.engine.model import Network, put_channels_last
-from pinets.engine.optimization import Adam, Constant, LinearDecay
+from pinets.engine.optimization import Adam, Constant, LinearDecay, require_range
 from pinets.engine.randomness import seed_everything, seed_processes_apart
 from pinets.engine.recipe import InputInfo, Recipe
 from pinets.tasks.generation.losses import Hinge, NonSaturating, Wasserstein
@@ -80,7 +81,7 @@ class Pictures:
         )
 
     def describe(self, data_dir: str | Path | None = None) -> InputInfo:
-        """Nothing: the input of a generator is noise, and what it is trained on says nothing about that."""
+        """Nothing is known: the input of a generator is noise, which its data do not describe."""
         return InputInfo()
 
     @property
@@ -111,11 +112,11 @@ class GenerationRecipe(Recipe):
         model: The generator.
         discriminator: Its adversary.
         data: What to generate.
-        loss: Of both.
+        loss: The loss of both networks.
         noise: Standard normal, or uniform in [-1, 1].
-        optimizer: Of the generator.
-        discriminator_optimizer: Of the discriminator.
-        schedule: Of both learning rates.
+        optimizer: The generator's optimizer.
+        discriminator_optimizer: The discriminator's optimizer.
+        schedule: How both learning rates change.
         steps_per_epoch: Updates of the generator from one evaluation to the next, which is an epoch here.
         discriminator_steps: Updates of the discriminator, of ``batch`` images each, for one of the generator.
         generator_batch: Images in an update of the generator.
@@ -145,8 +146,7 @@ class GenerationRecipe(Recipe):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("steps_per_epoch", "discriminator_steps", "generator_batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            require_range(name, getattr(self, name), at_least=1)
         if not 0 <= self.average < 1:
             raise ValueError(f"average must lie in [0, 1), got {self.average}")
         if self.accumulate != 1:
@@ -156,11 +156,16 @@ class GenerationRecipe(Recipe):
         for metric in (self.metric, self.validation_metric):
             protocol_names(metric)
 
+    @property
+    def _loaded_batch(self) -> int:
+        """The real images of all updates of the discriminator in a step."""
+        return self.batch * self.discriminator_steps
+
     def networks(self) -> dict[str, nn.Module]:
         return {"model": self.model.build(), "discriminator": self.discriminator.build()}
 
     def reference(self, protocol: str, train: SampleSet, test: SampleSet) -> ImageSource:
-        """What a protocol compares generated images with."""
+        """The real images that a protocol compares generated ones with."""
         split = getattr(get_protocol(protocol), "split", "train")
         return _source(f"{self.data.name}/{split}{self.data.changes}", test if split == "test" else train)
 
@@ -185,7 +190,7 @@ class GenerationRecipe(Recipe):
         shape = None if data is None else _image_shape(data.train)
         found.mismatches += _image_mismatches(networks["model"], networks["discriminator"], shape)
         if data is not None:
-            self._look_at_batches(found, len(data.train), batch=self.batch * self.discriminator_steps)
+            self._look_at_batches(found, len(data.train))
             with found.of("metric"), torch.random.fork_rng(devices=[]):
                 self._measurement(data, torch.device("cpu"))
 
@@ -228,17 +233,8 @@ class GenerationRecipe(Recipe):
                 f"batch {self.batch} and generator_batch {self.generator_batch} cannot be shared equally by "
                 f"{processes} processes"
             )
-        task.batches = Batches(
-            data.train,
-            self.batch * self.discriminator_steps,
-            transform=self.data.transform(),
-            shuffle=True,
-            drop_last=True,
-            seed=self.seed,
-            prefetch=0 if isinstance(data.train, ImageSet) else 4,
-            rank=accelerator.process_index,
-            world_size=processes,
-        )
+        prefetch = 0 if isinstance(data.train, ImageSet) else 4
+        task.batches = self.training_batches(data.train, self.data.transform(), accelerator, prefetch=prefetch)
         optimizers = {
             "generator": self.optimizer.build(task.generator.parameters()),
             "discriminator": self.discriminator_optimizer.build(task.discriminator.parameters()),
@@ -252,7 +248,7 @@ class GenerationRecipe(Recipe):
 
 
 def _image_shape(samples: SampleSet) -> tuple[int, ...]:
-    return tuple(samples.read(torch.tensor([0]), torch.zeros(1, samples.draws)).shape[1:])
+    return tuple(read_fixed(samples, torch.tensor([0])).shape[1:])
 
 
 def _image_mismatches(generator: nn.Module, discriminator: nn.Module, real: tuple[int, ...] | None) -> list[str]:
@@ -306,7 +302,7 @@ class _FileSource:
         return len(self._images)
 
     def read(self, indices: Tensor) -> Tensor:
-        return self._images.read(indices, torch.empty(len(indices), 0))
+        return read_fixed(self._images, indices)
 
     def fingerprint(self) -> str:
         told = ((path, Path(path).stat()) for path in self._images.paths)

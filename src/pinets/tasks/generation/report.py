@@ -1,4 +1,4 @@
-"""What the report of a generator's run shows: samples as training went on, and what each degree adds to them."""
+"""The sections about a generator in the report of its run: samples during training, and the effect of each degree."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pinets.tasks.generation.task import to_pixels
 
 __all__ = ["degree_sizes", "run_sections"]
 
-_STAGES = 4  # of training that are shown
-_SAMPLES = 8  # that are split by degree
+_STAGES = 4  # stages of training that are shown
+_SAMPLES = 8  # samples that are split by degree
 _REAL = 64
 _MOST_DEGREES = 64
 

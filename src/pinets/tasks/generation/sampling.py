@@ -13,6 +13,7 @@ from torch import Tensor
 from pinets._nearest import did_you_mean
 from pinets.algebra import orders
 from pinets.data.batches import keyed_generator
+from pinets.data.samples import read_fixed
 from pinets.engine.recipe import recipe_from_json
 from pinets.engine.trained import TrainedRun
 from pinets.models import ImageGenerator, StyleGenerator, list_weights, load_weights, read_card
@@ -32,7 +33,7 @@ def sample(path: str | Path, count: int = 64, *, seed: int = 0, truncation: floa
     Args:
         path: The run folder, or the name of trained weights.
         count: How many.
-        seed: Of the noise: the same images for the same seed, and more of them for a larger count.
+        seed: Seed of the noise: the same seed gives the same images, and a larger count more of them.
         truncation: Less than 1 draws them towards the average image: fewer kinds, but better ones.
     """
     return torch.cat([*sample_batches(path, count, seed=seed, truncation=truncation)])
@@ -63,7 +64,7 @@ def interpolate(path: str | Path, rows: int = 8, steps: int = 8, *, seed: int = 
 
 
 def sample_degrees(path: str | Path, count: int = 6, *, seed: int = 0) -> Tensor:
-    """How the degrees of a polynomial generator make up its images: uint8 (count, N + 1, C, H, W).
+    """Images of a polynomial generator, built up degree by degree: uint8 (count, N + 1, C, H, W).
 
     Image ``n`` of a sample is that of all terms of the polynomial up to degree ``n`` in the noise; the last is the
     sample.
@@ -114,11 +115,11 @@ def real_images(path: str | Path, count: int = 64, *, seed: int = 0, data_dir: s
     """Images of the test set of a run, chosen at random, to compare with."""
     images = _data(path, data_dir).test
     chosen = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))[:count]
-    return images.read(chosen, torch.empty(len(chosen), images.draws))
+    return read_fixed(images, chosen)
 
 
 def _is_name(path: str | Path) -> bool:
-    """Whether it is that of trained weights; a run folder goes first."""
+    """Whether the text names trained weights; a run folder of that name takes precedence."""
     name, known = str(path), list_weights()
     if Path(path).is_dir() or not name.isidentifier():
         return False

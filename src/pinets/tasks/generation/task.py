@@ -43,14 +43,14 @@ class Generation(Task):
     Args:
         generator: From noise to images with values in [-1, 1].
         discriminator: From images to one score each.
-        loss: Of both.
+        loss: The loss of both networks.
         noise: Draws the noise, from torch's global generator.
         evaluate: Given a sampler and the split, the metrics; must give the same on every process.
         accelerator: Made by :func:`~pinets.engine.loop.make_accelerator`.
         discriminator_steps: Updates of the discriminator for one of the generator.
         generator_batch: Images in an update of the generator, on this process.
         average: How much of the moving average a step keeps.
-        seed: Of the noise for training.
+        seed: Seed of the noise for training.
         protocols: How a split was measured, which ``evaluate`` fills in.
     """
 

@@ -39,7 +39,7 @@ def turnable(shapes: Mapping[str, Tensor], faces: Tensor, errors: Mapping[str, T
     Args:
         shapes: By name, (V, 3) each.
         faces: (F, 3), the same for all.
-        errors: Of the vertices, (V,) each, in millimetres; of some shapes.
+        errors: The errors of the vertices of some shapes, (V,) each, in millimetres.
     """
     objects = require("plotly.graph_objects", extra="mesh")
     subplots = require("plotly.subplots", extra="mesh")
@@ -86,7 +86,7 @@ def animate_shapes(sequences: Mapping[str, Tensor], faces: Tensor, errors: Mappi
     Args:
         sequences: By name, (frames, V, 3) each.
         faces: (F, 3), the same for all.
-        errors: Of the vertices, (frames, V) each, in millimetres; of some sequences.
+        errors: The errors of the vertices of some sequences, (frames, V) each, in millimetres.
     """
     pillow = require("PIL.Image", extra="train")
     agg = require("matplotlib.backends.backend_agg", extra="train")

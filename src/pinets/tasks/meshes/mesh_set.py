@@ -72,7 +72,7 @@ def mesh_splits(
     Args:
         train: float32, (N, V, 3).
         test: float32, (M, V, 3).
-        template: Of the same topology.
+        template: A mesh of the same topology.
         millimetres: How many of them the unit of the positions has.
         validation: The fraction of the training shapes to hold out, or the validation shapes.
         sequence: Frames in a sequence, where the training shapes are sequences of one length, one after the other.

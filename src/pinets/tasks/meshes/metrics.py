@@ -1,4 +1,4 @@
-"""How far reconstructed vertices are from where they should be."""
+"""Distances of reconstructed vertices from the true ones."""
 
 from __future__ import annotations
 

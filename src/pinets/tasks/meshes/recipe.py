@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pinets.data import Splits, load
+from pinets.data.splits import evenly_chosen
 from pinets.engine.findings import Findings, output_shape
 from pinets.engine.loop import Plan
 from pinets.engine.optimization import (
@@ -53,7 +55,7 @@ class Shapes:
         vertices: How many a shape has.
         reduced: Whether they are fewer than the set's own, by quadric edge collapse of the template.
         limit: Train on this many shapes only, spread evenly over the training shapes.
-        split: Of COMA, ``"interpolation"`` or ``"extrapolation:EXPRESSION"``; the set's own if left out.
+        split: For COMA, ``"interpolation"`` or ``"extrapolation:EXPRESSION"``; the set's own if left out.
         millimetres: How many of them the unit of your own shapes has; the set's own if left out.
         sequence: Frames in a sequence of your own shapes, of which validation holds out whole ones; the set's own if
             left out.
@@ -78,7 +80,7 @@ class Shapes:
             raise ValueError(f"data.vertices is {self.vertices}, but the shapes of {self.name} have {found}")
         if self.limit is None or self.limit >= len(splits.train):
             return splits
-        chosen = torch.linspace(0, len(splits.train) - 1, self.limit).round().long()
+        chosen = evenly_chosen(len(splits.train), self.limit)
         return Splits(splits.train.subset(chosen), splits.validation, splits.test)
 
     def describe(self, data_dir: str | Path | None = None) -> InputInfo:
@@ -142,7 +144,7 @@ class AutoencodingRecipe(Recipe):
         hierarchy: How the template is down-sampled, and its spirals; with their lengths.
         latent: Size of the vector in the middle.
         optimizer: With its learning rate.
-        schedule: Of the learning rate.
+        schedule: How the learning rate changes.
         clip: Largest norm of the gradient; longer ones are shortened. ``None`` for no limit.
     """
 
@@ -158,8 +160,7 @@ class AutoencodingRecipe(Recipe):
         super().__post_init__()
         if self.hierarchy.lengths is None:
             raise ValueError("hierarchy.lengths must be given: the number of weights depends on them")
-        if self.latent < 1:
-            raise ValueError(f"latent must be at least 1, got {self.latent}")
+        require_range("latent", self.latent, at_least=1)
         if self.clip is not None:
             require_range("clip", self.clip, above=0)  # torch would reverse the gradient
 
@@ -225,11 +226,8 @@ class AutoencodingRecipe(Recipe):
 
 def load_hierarchy(recipe: AutoencodingRecipe, shapes: MeshSet, accelerator: Accelerator | None = None) -> Hierarchy:
     """The hierarchy of a set's template, cached; the main process builds it."""
-    if accelerator is not None and not accelerator.is_main_process:
-        accelerator.wait_for_everyone()
-    hierarchy, _ = cached_hierarchy(shapes.template, recipe.hierarchy)
-    if accelerator is not None and accelerator.is_main_process:
-        accelerator.wait_for_everyone()
+    with nullcontext() if accelerator is None else accelerator.main_process_first():
+        hierarchy, _ = cached_hierarchy(shapes.template, recipe.hierarchy)
     return hierarchy
 
 

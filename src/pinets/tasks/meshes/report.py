@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from pinets._files import write_bytes
 from pinets.algebra import Certificate, certify
+from pinets.data.splits import evenly_chosen
 from pinets.engine.recipe import recipe_from_json
 from pinets.engine.run import RunFolder
 from pinets.engine.trained import TrainedRun
@@ -20,6 +20,7 @@ from pinets.report import (
     Page,
     RecipeSummary,
     Section,
+    deviation,
     drawing_png,
     figure_svg,
     group_runs,
@@ -36,9 +37,9 @@ from pinets.tasks.meshes.shape_model import load_shape_model
 
 __all__ = ["order_figure", "run_sections", "write_mesh_report"]
 
-_MOST_SHAPES = 200  # of the test split, evenly chosen
+_MOST_SHAPES = 200  # test shapes that are looked at, evenly chosen
 
-_EVERY = 2  # frames of a sequence: the animation shows every second
+_EVERY = 2  # the animation shows every second frame
 Runs = Mapping[str, Sequence[RunFolder]]
 _NAMES = {"plain": "Spiral", "ncp": "NCP", "ncp_skip": "NCP-Skip", "simple": "simple"}
 _ACROSS = {  # the line styles of models without an order
@@ -124,7 +125,7 @@ def order_figure(recipes: Mapping[str, AutoencodingRecipe], groups: Runs) -> Any
             label = f"{_NAMES[layer]}, {'no activation' if activation == 'none' else 'ELU'}"
             look = {"color": color, "linestyle": style, "marker": "o", "markerfacecolor": filled, "label": label}
             means = [statistics.fmean(curve[order]) for order in orders]
-            spread = [statistics.stdev(curve[order]) if len(curve[order]) > 1 else 0.0 for order in orders]
+            spread = [deviation(curve[order]) for order in orders]
             axes.errorbar(orders, means, yerr=spread, capsize=3, **look)
     for name, errors in across.items():
         label, dashes = _ACROSS[name]
@@ -136,10 +137,10 @@ def order_figure(recipes: Mapping[str, AutoencodingRecipe], groups: Runs) -> Any
 
 
 def run_sections(run: TrainedRun) -> list[Section]:
-    """What the report of one run shows: its degree, the errors of test shapes, where they are, and three shapes."""
+    """The sections about an autoencoder in the report of its run: degree, errors of test shapes, and three shapes."""
     model = load_shape_model(run.path, data_dir=run.data_dir)
     test = model.splits.test.shapes
-    chosen = torch.linspace(0, len(test) - 1, min(len(test), _MOST_SHAPES)).round().long()
+    chosen = evenly_chosen(len(test), _MOST_SHAPES)
     errors = model.errors(test[chosen])
     by_shape = errors.mean(dim=1)
     ranked = by_shape.argsort().tolist()  # those that are not finite come last

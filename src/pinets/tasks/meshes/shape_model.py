@@ -24,7 +24,7 @@ class ShapeModel:
 
     Attributes:
         network: In evaluation mode.
-        standardize: Of the training shapes.
+        standardize: The standardisation by the training shapes.
         splits: All shapes.
         recipe: What it was trained with.
     """

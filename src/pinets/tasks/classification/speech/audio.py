@@ -19,16 +19,15 @@ __all__ = ["SAMPLE_RATE", "SOUND_SUFFIXES", "loudest", "read_clips", "read_sound
 
 SAMPLE_RATE = 16_000
 SOUND_SUFFIXES = (".wav", ".flac")
-_LONGEST = 3600  # seconds; what a damaged header announces may not fit into memory
-_UNKNOWN_SIZES = (0, 0xFFFFFFFF)  # what a WAV says that was written to a pipe
+_LONGEST = 3600  # seconds; a damaged header may announce more than memory holds
+_UNKNOWN_SIZES = (0, 0xFFFFFFFF)  # in the header of a WAV that was written to a pipe
 
 
-def read_sound(path: Path, *, rate: int = SAMPLE_RATE, convert: bool = False) -> Tensor:
-    """Read a whole recording as int16.
+def read_sound(path: Path, *, convert: bool = False) -> Tensor:
+    """Read a whole recording as int16, at ``SAMPLE_RATE``.
 
     Args:
         path: The file.
-        rate: Samples a second.
         convert: Whether to average channels and resample; otherwise a recording that is not mono at this rate is an
             error.
     """
@@ -39,9 +38,9 @@ def read_sound(path: Path, *, rate: int = SAMPLE_RATE, convert: bool = False) ->
     try:
         with soundfile.SoundFile(path) as sound:
             found = sound.samplerate
-            if not convert and (found != rate or sound.channels != 1):
+            if not convert and (found != SAMPLE_RATE or sound.channels != 1):
                 raise DataError(
-                    f"{path}: must be mono at {rate} Hz, got {sound.channels} channels at {sound.samplerate} Hz"
+                    f"{path}: must be mono at {SAMPLE_RATE} Hz, got {sound.channels} channels at {found} Hz"
                 )
             announced = sound.frames
             if announced > _LONGEST * found:
@@ -53,8 +52,8 @@ def read_sound(path: Path, *, rate: int = SAMPLE_RATE, convert: bool = False) ->
         raise DataError(f"{path}: cannot be read as sound, it is damaged or cut short ({error})") from error
     if len(samples) != announced or announced == 0:
         raise DataError(f"{path}: cut short, {len(samples)} of {announced} samples are there")
-    if found != rate:
-        samples = _resample(samples, found, rate)
+    if found != SAMPLE_RATE:
+        samples = _resample(samples, found, SAMPLE_RATE)
     return (samples * 32768).round().clamp(-32768, 32767).short()  # exact for 16-bit files
 
 
@@ -93,7 +92,7 @@ def loudest(sound: Tensor, length: int) -> Tensor:
 
 
 def _resample(samples: Tensor, before: int, after: int) -> Tensor:
-    """By a polyphase filter, so that what is above half the new rate does not fold down."""
+    """Resample by a polyphase filter, which prevents aliasing."""
     common = math.gcd(before, after)
     resample = require("scipy.signal", extra="train").resample_poly
     return torch.from_numpy(resample(samples.numpy(), after // common, before // common))

@@ -76,7 +76,7 @@ class RandomNoise(_Sometimes):
 
     Args:
         recordings: int16, each at least as long as a clip.
-        length: Of a clip.
+        length: The length of a clip.
     """
 
     draws = 3

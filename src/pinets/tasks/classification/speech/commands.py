@@ -23,7 +23,7 @@ _BUCKETS = 2**27 - 1
 
 
 def speaker_percentage(name: str) -> float:
-    """Where the data set's own rule puts a speaker, between 0 and 100: validation below 10, test below 20.
+    """The percentage by which the data set assigns a speaker to a split: validation below 10, test below 20.
 
     Only the speaker counts, the part of a file's name before ``_nohash_``, so that one speaker never is in two splits.
 

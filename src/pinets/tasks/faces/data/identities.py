@@ -83,7 +83,7 @@ def pack(
             :func:`pinets.tasks.faces.data.identities.open_identities` opens them.
         folder: Where the shards go; must not exist yet.
         per_shard: How many images go into a file.
-        seed: Of the order.
+        seed: Seed of the order.
         damage: Where to note images that cannot be decoded; ``Damage(strict=True)`` makes the first an error.
     """
     if per_shard < 1:

@@ -24,8 +24,8 @@ __all__ = ["BLOCK", "Found", "search"]
 
 BLOCK = 4096  # gallery rows in a product; fewer were slower, and the scores of some thousand probes take 60 MB
 _PROBES_PER_THREAD = 256  # fewer are not worth a thread
-_TILE = 64  # scores of which only the largest is looked at for a first bound
-_WAITING = 1 << 14  # scores of the tail that are kept beyond those asked for before the smallest are dropped
+_TILE = 64  # scores in a tile, of which a first bound uses the largest
+_WAITING = 1 << 14  # surplus scores of the tail that are kept before the smallest are dropped
 _NOTHING = torch.iinfo(torch.int64).min  # the key of no gallery row
 
 

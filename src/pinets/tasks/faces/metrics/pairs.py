@@ -186,7 +186,7 @@ def _between(scores: Tensor) -> Tensor:
 
 
 def _count_right(scores: Tensor, same: Tensor, thresholds: Tensor) -> Tensor:
-    """How many answers are right at each threshold: pairs of one person above it, and of two not above it."""
+    """The number of right answers at each threshold: pairs of one person above it, and of two not above it."""
     genuine, impostor = scores[same].sort().values, scores[~same].sort().values
     rejected = torch.searchsorted(genuine, thresholds, right=True)
     return len(genuine) - rejected + torch.searchsorted(impostor, thresholds, right=True)

@@ -36,7 +36,7 @@ class OperatingPoint:
 
 
 def allowed_false(far: float, impostors: int) -> int:
-    """How many of the impostors may be accepted: ``far * impostors`` rounded down, but not by rounding of floats.
+    """The number of impostors that may be accepted: ``far * impostors`` rounded down, without errors of floats.
 
     >>> allowed_false(0.29, 100), int(0.29 * 100)
     (29, 28)

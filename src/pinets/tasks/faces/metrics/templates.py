@@ -138,10 +138,10 @@ def template_scores(numbers: Tensor, embeddings: Tensor, first: Tensor, second: 
     """The cosine similarity of pairs of templates, by their numbers.
 
     Args:
-        numbers: Of the templates, rising, as :func:`pool_templates` returns them.
-        embeddings: Of the templates.
+        numbers: The numbers of the templates, rising, as :func:`pool_templates` returns them.
+        embeddings: The embeddings of the templates.
         first: The number of one template of each pair.
-        second: And of the other.
+        second: The number of the other.
     """
     return pair_scores(embeddings, torch.stack([_rows(numbers, first), _rows(numbers, second)], dim=1))
 
@@ -165,8 +165,8 @@ def identify_separate(
     """1:N with every gallery searched by itself, NIST's convention; the mean of the galleries.
 
     Args:
-        numbers: Of the templates, rising.
-        embeddings: Of the templates.
+        numbers: The numbers of the templates, rising.
+        embeddings: The embeddings of the templates.
         probes: The probes.
         galleries: The galleries, with disjoint subjects.
         fpirs: Rates of false positives: the share of searches without a mate that return anybody.

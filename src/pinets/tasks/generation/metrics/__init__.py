@@ -1,4 +1,4 @@
-"""How good generated images are: FID, KID, precision and recall, Inception score, by protocols that have a name."""
+"""Quality of generated images by named protocols: FID, KID, precision and recall, Inception score."""
 
 from pinets.tasks.generation.metrics.distances import (
     InceptionScore,

@@ -1,4 +1,4 @@
-"""How far generated images are from real ones, given features of both: FID, KID, precision and recall, IS."""
+"""Distances between generated and real images from their features: FID, KID, precision and recall, IS."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def kernel_distance(
     Args:
         real: Features (M, D).
         fake: Features (N, D).
-        subsets: How many; 100 is what everyone uses.
-        size: Of a subset; all features where there are fewer.
-        seed: Of the choice.
+        subsets: The number of subsets; 100 is what everyone uses.
+        size: The size of a subset; all features if there are fewer.
+        seed: Seed of the choice.
     """
     size = min(size, len(real), len(fake))
     if size < 2:
@@ -146,7 +146,7 @@ def _share_within(samples: Tensor, others: Tensor, k: int) -> float:
 
 
 def _neighbour(features: Tensor, first: int, k: int) -> Tensor:
-    """Of some rows, the distance to the k-th nearest other row."""
+    """The distance of some rows to their k-th nearest other row."""
     distances = torch.cdist(features[first : first + _ROWS], features)
     distances.diagonal(first).fill_(torch.inf)  # a sample is not its own neighbour
     return distances.kthvalue(k, dim=1).values

@@ -14,10 +14,10 @@ class Distances:
     """FID, KID, precision and recall with Inception's features.
 
     Attributes:
-        name: Of the protocol.
+        name: The name of the protocol.
         samples: How many images are generated.
         reference: How many images they are compared with; None for all of the split.
-        split: Of the reference data set.
+        split: The split of the reference data set.
     """
 
     name: str

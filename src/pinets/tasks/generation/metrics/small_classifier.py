@@ -64,9 +64,9 @@ def train_small(
     Args:
         source: The images.
         labels: The class of each.
-        steps: Of AdamW, with a learning rate that rises and falls in one cycle.
+        steps: Steps of AdamW, with a learning rate that rises and falls in one cycle.
         batch_size: Images per step.
-        seed: Of the weights and the order.
+        seed: Seed of the weights and the order.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):

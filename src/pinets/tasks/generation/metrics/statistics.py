@@ -41,13 +41,13 @@ class FeatureStatistics:
     """The features of a set of images.
 
     Attributes:
-        name: Of the set.
+        name: The name of the set.
         extractor: The name of what made the features.
         size: Height and width of the images.
         count: How many images.
         mean: float64, (D,).
         covariance: float64, (D, D).
-        features: Of the first images, at most :data:`KEPT`.
+        features: The features of the first images, at most :data:`KEPT`.
     """
 
     name: str

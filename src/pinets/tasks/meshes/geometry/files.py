@@ -57,7 +57,7 @@ def write_mesh(path: str | Path, vertices: Tensor, faces: Tensor, *, colors: Ten
         path: Ends in one of :data:`SUFFIXES`.
         vertices: (V, 3).
         faces: (F, 3).
-        colors: Of the vertices: uint8, (V, 3); PLY, glTF and OBJ keep them.
+        colors: The colours of the vertices: uint8, (V, 3); PLY, glTF and OBJ keep them.
     """
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:

@@ -27,7 +27,7 @@ class HierarchyPlan:
     Args:
         factors: How many times fewer vertices each further level has.
         hops: The turns of the spirals at each level.
-        dilation: Of the spirals, at each level.
+        dilation: The dilation of the spirals at each level.
         lengths: How long the spirals are at each level, before dilation; by the published rule if left out.
         references: The vertices of the template towards which spirals begin.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -55,7 +56,7 @@ def _collapse_edges(mesh: Mesh, count: int) -> tuple[Tensor, Tensor]:
         )
 
         def replay(edges: int) -> tuple[Tensor, Tensor, Tensor]:
-            """After so many collapses: the vertices, the faces, and the new number of every old vertex."""
+            """The vertices, the faces and the new number of every old vertex after this many collapses."""
             found = simplification.replay_simplification(points.numpy(), faces, collapses[:edges])  # noqa: B023
             moved, coarse, merged = map(torch.as_tensor, found)
             return moved.double(), coarse.long(), merged.long()
@@ -98,11 +99,8 @@ def _nearest_member(vertices: Tensor, moved: Tensor, merged: Tensor) -> Tensor:
 
 def _distinct(faces: Tensor) -> Tensor:
     """Drop all but the first of faces on the same vertices, in any order."""
-    _, which = torch.unique(faces.sort(dim=1).values, dim=0, return_inverse=True)
-    first: dict[int, int] = {}
-    for face, group in enumerate(which.tolist()):
-        first.setdefault(group, face)
-    return faces[torch.tensor(sorted(first.values()), dtype=torch.int64)]
+    _, first = np.unique(faces.sort(dim=1).values.numpy(), axis=0, return_index=True)
+    return faces[torch.from_numpy(np.sort(first))]
 
 
 def _restrict(mesh: Mesh, kept: Tensor) -> Mesh:
@@ -140,7 +138,7 @@ def barycentric(points: Tensor, mesh: Mesh) -> tuple[Tensor, Tensor]:
     require("rtree", extra="mesh")  # what trimesh finds nearby triangles with
     surface = trimesh.Trimesh(vertices.numpy(), mesh.faces.numpy(), process=False)
     closest, away, face = trimesh.proximity.closest_point(surface, points.numpy())
-    with require("numpy", extra="mesh").errstate(all="ignore"):  # faces without area: not finite, and replaced below
+    with np.errstate(all="ignore"):  # faces without area: not finite, and replaced below
         corners = trimesh.triangles.points_to_barycentric(surface.triangles[face], closest)
     shares = torch.as_tensor(corners).clamp_min(0)  # leaves NaN as it is
     shares = shares / shares.sum(dim=1, keepdim=True)

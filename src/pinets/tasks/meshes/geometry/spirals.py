@@ -141,7 +141,7 @@ def fit_length(spirals: Sequence[Sequence[int]], length: int, *, dilation: int =
 
 
 def geodesic_distances(mesh: Mesh, references: Sequence[int] = ()) -> Tensor:
-    """How far each vertex is from the nearest reference, along the edges; every connected part has one at least."""
+    """The distance of each vertex to the nearest reference along the edges; every connected part has a reference."""
     require_vertices(mesh, references)
     graph = _edge_lengths(mesh)
     csgraph = require("scipy.sparse.csgraph", extra="mesh")
