@@ -8,7 +8,7 @@ from pinets import tasks as recipes
 from pinets._storage import write_json
 from pinets.cli import main
 from pinets.engine.run import RunFolder
-from pinets.report import group_runs, summarize, text_table
+from pinets.report import deviation, group_runs, summarize, text_table
 
 
 def test_runs_are_found_at_any_depth_and_grouped_by_recipe(runs):
@@ -28,6 +28,11 @@ def test_mean_and_deviation_are_over_finished_runs(runs):
     assert (baseline.runs, ours.runs, ours.seconds, ours.parameters) == (3, 2, 90.0, 1000)
     table = text_table([baseline, ours]).splitlines()
     assert table[1].split() == ["baseline-small", "3", "1,000", "2.0", "0.60", "±", "0.10"]
+
+
+def test_a_run_that_diverged_leaves_no_deviation():
+    assert deviation([1.0, float("inf")]) == deviation([1.0, float("nan")]) == 0
+    assert deviation([1.0, 3.0]) == statistics.stdev([1.0, 3.0])
 
 
 def test_a_single_run_has_no_deviation(runs):
