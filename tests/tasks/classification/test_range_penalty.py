@@ -47,6 +47,16 @@ def test_over_images_one_large_value_counts_as_much_as_many():
     assert float(by_values.of([one])) < 0.15 * float(by_values.of([many]))
 
 
+@pytest.mark.parametrize("over", ["values", "images"])
+def test_an_output_whose_square_overflows_has_a_finite_penalty(over):
+    output = torch.tensor([[0.0, 1e30], [0.0, 0.0]], requires_grad=True)
+    penalty = RangePenalty(weight=1.0, limit=4.0, over=over).of([output])
+    assert float(penalty.detach()) == pytest.approx(60 * log(10) / (4 if over == "values" else 2), rel=1e-5)
+    penalty.backward()
+    assert output.grad.isfinite().all()
+    assert output.grad[0, 1] > 0
+
+
 def test_outputs_are_kept_while_recording_only():
     network = create_model("strict_convnet", widths=(4, 4))
     layers = LayerOutputs(matching_layers(network, "blocks.*"))

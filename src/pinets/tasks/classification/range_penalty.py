@@ -54,10 +54,14 @@ class RangePenalty:
         >>> RangePenalty(weight=0.5, limit=4).of([torch.tensor([1.0, -6.0]), torch.tensor([7.0])])
         tensor(1.5537)
         """
-        excess = [(output.float().abs() - self.limit).relu().square() for output in outputs]
+        return self.weight * torch.stack([self._of(output.float()) for output in outputs]).sum()
+
+    def _of(self, output: Tensor) -> Tensor:
+        excess = (output.abs() - self.limit).relu()
         if self.over == "images":
-            excess = [values.flatten(1).sum(dim=1) for values in excess]
-        return self.weight * torch.stack([values.log1p().mean() for values in excess]).sum()
+            excess = torch.linalg.vector_norm(excess.flatten(1), dim=1, dtype=torch.float64)
+        # log(1 + excess^2) without the square, which for an output above 1e19 is no float32
+        return 2 * torch.hypot(excess, torch.ones_like(excess)).log().mean().float()
 
 
 @dataclass(frozen=True)
