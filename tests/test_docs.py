@@ -8,6 +8,7 @@ import inspect
 import re
 import runpy
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ import pytest
 
 import benchmarks.__main__
 import pinets
+from pinets import cli
 from pinets.cli.app import VERBS, make_parser
 from pinets.report.diagram import diagram
-from pinets.tasks import get_recipe, list_recipes
+from pinets.tasks import get_recipe, list_recipes, run_folder
 from pinets.tasks.experiments import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
@@ -212,6 +214,39 @@ def test_the_check_of_commands_finds_mistakes(capsys):
     assert commands_in_passing(text) == [["export", "--fold"], ["export", "--flod"]]
     said = [complaint(words, capsys) for words in commands_in_passing(text)]
     assert ["unknown" in line for line in said] == [False, True]
+
+
+# Results
+
+RESULTS = ROOT / "docs" / "results"
+
+
+def published_pages() -> list[Path]:
+    """The pages of experiments whose runs are published beside them."""
+
+    def is_published(page: Path) -> bool:
+        words = next(iter(commands(page.read_text(encoding="utf-8"))), ["", ""])
+        args = make_parser(words).parse_args(words) if words[0] == "reproduce" else None
+        return args is not None and all(
+            run_folder(get_recipe(name, args.scale, args.set), RESULTS / "runs").finished
+            for name in EXPERIMENTS[args.name].names(args.scale)
+        )
+
+    return [page for page in sorted(RESULTS.glob("*.md")) if is_published(page)]
+
+
+@pytest.mark.parametrize("page", published_pages(), ids=lambda page: page.stem)
+def test_pages_say_what_their_published_runs_say(page, tmp_path, monkeypatch):
+    copy = tmp_path / "results"
+    shutil.copytree(RESULTS, copy)
+    (copy / page.name).unlink()
+    monkeypatch.setattr(
+        "pinets.engine.running.train", lambda recipe, *_, **__: pytest.fail(f"{recipe} is not published")
+    )
+    text = page.read_text(encoding="utf-8")
+    (words,) = (words for words in commands(text) if words[0] == "reproduce")
+    assert cli.main([*words, "--pages", str(copy), "--out", str(tmp_path / "runs")]) == 0
+    assert (copy / page.name).read_text(encoding="utf-8") == text
 
 
 # The index

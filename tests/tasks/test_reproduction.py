@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pinets import tasks as recipes
 from pinets.cli import main
+from pinets.engine.run import ChangedRecipeError
 from pinets.report import group_runs, summarize
 from pinets.tasks.experiments import EXPERIMENTS, get_experiment
-from pinets.tasks.reproduction import experiments_at, papers_figure, scale_changes
+from pinets.tasks.reproduction import experiments_at, papers_figure, reproduce, scale_changes
 
 TINY = ["model.width=8", "channels_last=no", "epochs=1", "batch=50", "log_every=1"]
 
@@ -17,10 +20,12 @@ def test_the_papers_figures_are_those_of_its_tables():
 
 
 def test_what_scale_changes_is_told():
-    told = scale_changes(recipes.get_recipe("cifar10_resnet18", "small"))
+    told = scale_changes("cifar10_resnet18", "small", ["clip=2"])
     assert "`epochs`: 120 → 5" in told
+    assert "`clip`: none → 2.0" in told
     assert not any("name" in line or "log_every" in line for line in told)
-    assert scale_changes(recipes.get_recipe("cifar10_resnet18")) == []
+    assert scale_changes("cifar10_resnet18", "full") == []
+    assert not any("momentum" in line for line in scale_changes("cifar10_resnet18:optimizer.momentum=0", "small"))
 
 
 def test_an_experiment_is_one_command(cifar, tmp_path, capsys):
@@ -40,6 +45,31 @@ def test_an_experiment_is_one_command(cifar, tmp_path, capsys):
         assert papers_figure(recipe) in row
     assert "(cifar10-accuracy.svg)" in page
     assert (tmp_path / "pages" / "cifar10-accuracy.svg").read_text().startswith("<?xml")
+
+
+def test_published_runs_are_not_run_again_on_another_machine(cifar, tmp_path, monkeypatch):
+    pages = tmp_path / "pages"
+    first = reproduce("cifar10", "small", changes=TINY, seeds=1, out=tmp_path / "runs", pages=pages, data_dir=cifar)
+    published = group_runs([pages / "runs"])
+    assert [len(runs) for runs in published.values()] == [1, 1]
+    text = b"".join(file.read_bytes() for file in pages.rglob("*") if file.is_file())
+    assert str(tmp_path).encode() not in text
+    assert not list(pages.rglob("*.safetensors"))
+    page = first.page.read_text()
+    first.page.unlink()
+
+    one = recipes.get_recipe("cifar10_resnet18", "small", [*TINY, "seed=1"])
+    recipes.train(one, tmp_path / "runs", data_dir=cifar)
+    recipes.run_folder(one, tmp_path / "runs").publish(recipes.run_folder(one, pages / "runs").path)
+    monkeypatch.setattr("pinets.engine.running.train", lambda *_, **__: pytest.fail("trained again"))
+    again = reproduce("cifar10", "small", changes=TINY, seeds=1, out=tmp_path / "elsewhere", pages=pages)
+    assert [len(runs) for runs in again.groups.values()] == [2, 1]  # a further seed of one recipe is published too
+    row = "| Prodpoly-ResNet |"
+    assert [line for line in page.splitlines() if line.startswith(row)] == [
+        line for line in again.page.read_text().splitlines() if line.startswith(row)
+    ]
+    with pytest.raises(ChangedRecipeError, match="epochs was 1 and is now 2"):
+        reproduce("cifar10", "small", changes=[*TINY, "epochs=2"], seeds=1, out=tmp_path / "elsewhere", pages=pages)
 
 
 def test_the_list_and_the_nearest_name(capsys):

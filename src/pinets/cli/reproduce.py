@@ -30,7 +30,12 @@ def add_parser(verbs: Verbs) -> None:
     parser.add_argument("--all", action="store_true", help="every experiment that has the scale, one after the other")
     add_recipe_options(parser)
     parser.add_argument("--seeds", metavar="N", type=positive, help="runs of each (default: as the experiment says)")
-    parser.add_argument("--pages", metavar="DIR", help="where the page goes (default: where the runs are)")
+    parser.add_argument(
+        "--pages",
+        metavar="DIR",
+        help="where the page goes, with results and curves of its runs: these then count as finished on any machine "
+        "(default: the page alone, where the runs are)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ generators ``pictures/`` and, when the run is finished, ``result.json``.
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 import reprlib
@@ -21,6 +22,7 @@ import torch
 
 import pinets
 from pinets._extras import require
+from pinets._files import write_bytes
 from pinets._storage import digest, parse_json, read_json_object, write_json
 from pinets.data.samples import SampleSet, fingerprint
 from pinets.engine.checkpoint import Checkpoint, Checkpoints
@@ -69,7 +71,7 @@ class RunFolder:
     @property
     def has_progress(self) -> bool:
         """Whether the run has a result or a checkpoint, even a damaged one."""
-        return self.exists and (self.finished or bool(Checkpoints(self.checkpoints_folder, owner="").folders()))
+        return self.exists and (self.finished or self.has_weights)
 
     def require_new(self) -> None:
         """Raise a :class:`RunExistsError` if the run has a checkpoint or a result: it is never overwritten."""
@@ -164,6 +166,25 @@ class RunFolder:
     def finish(self, result: dict[str, Any]) -> None:
         """Write the result: with it, the run is finished."""
         write_json(self.result_file, result)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether there is a checkpoint; a run that :meth:`publish` has copied has none."""
+        return bool(Checkpoints(self.checkpoints_folder, owner="").folders())
+
+    def publish(self, path: str | Path) -> None:
+        """Copy the small files of a finished run: recipe, environment, result, and the curves, one line an epoch.
+
+        The copy can be committed, and is a run to every report. It has no weights, and names no folder of this machine.
+        """
+        copy, result = RunFolder(path), self.result()
+        copy.path.mkdir(parents=True, exist_ok=True)
+        local = ("command",)  # holds paths
+        write_json(copy.environment_file, {k: v for k, v in self.environment().items() if k not in local})
+        last = {(row["split"], row["epoch"]): row for row in self.metrics()}
+        write_bytes(copy.metrics_file, b"".join(json.dumps(row).encode() + b"\n" for row in last.values()))
+        write_json(copy.recipe_file, self.recipe())
+        write_json(copy.result_file, result)  # last: with it, the run is finished
 
     def result(self) -> dict[str, Any]:
         """The metrics of a finished run."""

@@ -22,7 +22,7 @@ class Experiment:
 
     Args:
         title: What it shows, and where it is in the paper.
-        recipes: The compared recipes and the names of their networks, the baseline first.
+        recipes: The compared recipes or variants, and the names of their networks, the baseline first.
         seeds: Runs of each recipe at full scale.
         medium_seeds: Runs of each at medium scale.
         small_seeds: Runs of each at small scale.
@@ -121,6 +121,15 @@ EXPERIMENTS = {
             "cifar10_resnet18_cut": "its blocks without products",
             "cifar10_resnet18_cut_widened": "the same, widened to its parameters",
         },
+    ),
+    "cifar10_recipe": Experiment(
+        "CIFAR-10, ResNet18: what momentum and weight decay are worth (not in the paper)",
+        {
+            "cifar10_resnet18": "ResNet18",
+            "cifar10_resnet18:optimizer.momentum=0": "without momentum",
+            "cifar10_resnet18:optimizer.weight_decay=0": "without weight decay",
+        },
+        medium_seeds=1,
     ),
     "cifar10_resnet34": Experiment(
         "CIFAR-10, ResNet34 (Table 5)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,13 +59,16 @@ def reproduce(
 ) -> Reproduction | None:
     """Train what an experiment compares, and write ``NAME.md`` with its figures. Finished runs are not run again.
 
+    A folder of pages also keeps results and curves of its runs, in ``runs``: these count as finished on any machine.
+    Pictures that need weights are drawn where the weights are, and otherwise stay as they were.
+
     Args:
         name: One of :data:`~pinets.tasks.experiments.EXPERIMENTS`.
         scale: The scale of its recipes.
         changes: Values to set in all of them, such as ``"latent=8"``.
         seeds: Runs of each recipe; as many as the experiment says if left out.
         out: Where run folders are kept.
-        pages: The folder of the page; ``out`` if left out.
+        pages: The folder of the page and of its published runs; if left out, the page goes to ``out``.
         data_dir: Where data sets are.
 
     Returns:
@@ -73,9 +76,11 @@ def reproduce(
     """
     experiment, changes = get_experiment(name), [*changes]
     names = experiment.names(scale)
-    recipes = [get_recipe(recipe, scale, changes) for recipe in names]
+    recipes = {recipe: get_recipe(recipe, scale, changes) for recipe in names}
     seeds = seeds or experiment.runs(scale)
-    folders = compare(recipes, seeds, out, data_dir=data_dir)
+    folders = compare(
+        [*recipes.values()], seeds, out, data_dir=data_dir, published=None if pages is None else Path(pages) / "runs"
+    )
     if not is_main_process():
         return None
     groups = dict(zip(names.values(), folders, strict=True))
@@ -83,7 +88,7 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     words = ["pinets", "reproduce", name, "--scale", scale, "--seeds", str(seeds)]
     command = shlex.join([*words, *(word for change in changes for word in ("--set", change))])
-    page = _Page(experiment.title, command, recipes, groups)
+    page = _Page(experiment.title, command, recipes, groups, scale_changes([*names][-1], scale, changes))
     draw = {"samples": _draw_samples, "shapes": _draw_shapes, "faces": _draw_faces}
     if experiment.picture:
         draw[experiment.picture](page, name, folder, Path(out), data_dir)
@@ -94,20 +99,22 @@ def reproduce(
 
 
 def papers_figure(recipe: str) -> str:
-    """The paper's result for a recipe, from the recipe's notes.
+    """The paper's result for a recipe, from the recipe's notes; empty for a variant, which the paper does not have.
 
     >>> papers_figure("speech_resnet34")
     'accuracy 0.951 ± 0.002, 21.3 M parameters'
     """
+    if ":" in recipe:
+        return ""
     found = re.search(r"^Paper: (.*?)\.?$", recipe_notes(recipe), re.MULTILINE)
     return found[1].replace("+-", "±") if found else ""
 
 
-def scale_changes(recipe: Recipe) -> list[str]:
-    """The values in which a recipe differs from full scale, a line for each."""
-    if recipe.scale == "full":
+def scale_changes(name: str, scale: Scale, changes: Iterable[str] = ()) -> list[str]:
+    """The values in which a recipe with changes differs from full scale, a line for each."""
+    if scale == "full":
         return []
-    old, new = to_json(get_recipe(recipe.name)), to_json(recipe)
+    old, new = to_json(get_recipe(name)), to_json(get_recipe(name, scale, changes))
     changed = [change for change in changed_keys(old, new) if change[0] not in _QUIET]
     return [f"`{key.replace('.options.', '.')}`: {_shown(before)} → {_shown(now)}" for key, before, now in changed]
 
@@ -118,8 +125,9 @@ class _Page:
 
     title: str
     command: str
-    recipes: Sequence[Recipe]
+    recipes: Mapping[str, Recipe]  # by name, which may be that of a variant
     groups: Groups
+    scale_changes: Sequence[str]  # of the last recipe
     pictures: dict[str, str] = field(default_factory=dict)  # files beside the page, and their captions
     tables: dict[str, Sequence[Sequence[str]]] = field(default_factory=dict)  # by what they show
 
@@ -128,11 +136,21 @@ class _Page:
         """Whether there is more than one run of a recipe."""
         return any(len(runs) > 1 for runs in self.groups.values())
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether the first run of every recipe was trained here, and not only published."""
+        return all(runs[0].has_weights for runs in self.groups.values())
+
+    def add_picture(self, folder: Path, file: str, caption: str) -> None:
+        """Show a file beside the page if there is one: drawn now, or where the weights were."""
+        if (folder / file).is_file():
+            self.pictures[file] = caption
+
     def render(self) -> str:
         summaries = [summarize(name, runs) for name, runs in self.groups.items()]
         (_, *header), *rows = result_rows(summaries)
         header.insert(0, "network")
-        papers = [papers_figure(recipe.name) for recipe in self.recipes]
+        papers = [papers_figure(name) for name in self.recipes]
         numbered = [bool(re.search(r"\d", figure)) for figure in papers]
         if any(numbered):
             header.append("paper, full scale")
@@ -145,15 +163,14 @@ class _Page:
             lines += [f"![{caption}]({file})", "", f"*{caption}*", ""]
         for caption, content in self.tables.items():
             lines += [caption, "", *markdown_table(content), ""]
-        last = self.recipes[-1]
-        changes = scale_changes(last)
-        if changes:
-            lines += [f"At {last.scale} scale `{last.name}` differs from full scale (`none` is the default) in:", ""]
-            lines += [*(f"- {change}" for change in changes), ""]
+        if self.scale_changes:
+            name, recipe = [*self.recipes.items()][-1]
+            lines += [f"At {recipe.scale} scale `{name}` differs from full scale (`none` is the default) in:", ""]
+            lines += [*(f"- {change}" for change in self.scale_changes), ""]
         return "\n".join(lines).rstrip() + "\n"
 
     def _how_measured(self) -> str:
-        generated = isinstance(self.recipes[0], GenerationRecipe)
+        generated = isinstance(next(iter(self.recipes.values())), GenerationRecipe)
         start = "After the last epoch" if generated else "Test split, after the last epoch"
         if self.several:
             return f"{start}; mean ± standard deviation over the runs (seeds from 0 on)."
@@ -163,23 +180,30 @@ class _Page:
 def _draw_samples(page: _Page, name: str, folder: Path, out: Path, data_dir: str | Path | None) -> None:
     """Real images, and those of each generator's first run."""
     first = {network: runs[0].path for network, runs in page.groups.items()}
-    panels = {"real": real_images(next(iter(first.values())), _SAMPLES, data_dir=data_dir)}
-    panels |= {network: sample(path, _SAMPLES) for network, path in first.items()}
     file = f"{name}-samples.png"
-    side_by_side(panels, folder / file)
-    page.pictures[file] = "Images of the test set, and samples of seed 0: the first that come, none picked."
+    if page.has_weights:
+        panels = {"real": real_images(next(iter(first.values())), _SAMPLES, data_dir=data_dir)}
+        panels |= {network: sample(path, _SAMPLES) for network, path in first.items()}
+        side_by_side(panels, folder / file)
+    page.add_picture(folder, file, "Images of the test set, and samples of seed 0: the first that come, none picked.")
 
 
 def _draw_shapes(page: _Page, name: str, folder: Path, out: Path, data_dir: str | Path | None) -> None:
     """Error against order, and a test shape coloured by the errors of each order; shapes to turn, beside the runs."""
     paths = [run.path for runs in page.groups.values() for run in runs]
     write_mesh_report(paths, out / f"{name}.html", data_dir=data_dir, png=folder / name)
-    page.pictures[f"{name}/error-against-order.png"] = "Mean error against the order of the layers."
-    page.pictures[f"{name}/shape-errors.png"] = "The first test shape, and what NCP makes of it."
+    page.add_picture(folder, f"{name}/error-against-order.png", "Mean error against the order of the layers.")
+    page.add_picture(folder, f"{name}/shape-errors.png", "The first test shape, and what NCP makes of it.")
+    page.add_picture(folder, f"{name}/motion.gif", "A test sequence, and what NCP makes of it.")
 
 
 def _draw_faces(page: _Page, name: str, folder: Path, out: Path, data_dir: str | Path | None) -> None:
-    """ROC curves on every set of pairs the recipes test on, and recognition by illumination where Yale B is there."""
+    """ROC curves on every set of pairs the recipes test on, and recognition by illumination where Yale B is there.
+
+    Both need the weights of all runs.
+    """
+    if not all(run.has_weights for runs in page.groups.values() for run in runs):
+        return
     for data, results in score_test_pairs(page.groups, data_dir).items():
         file = f"{name}-roc-{data}.svg"
         write_bytes(folder / file, roc_drawing(results).encode())

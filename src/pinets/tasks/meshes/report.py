@@ -214,10 +214,13 @@ def _add_shapes(
 
 
 def _by_order(recipes: Mapping[str, AutoencodingRecipe], groups: Runs) -> dict[int, tuple[str, RunFolder]]:
-    """A recipe and a run of it for each order: NCP without activations where there is one, else what there is."""
+    """A recipe and a run of it for each order: NCP without activations where there is one, else what there is.
+
+    Runs without weights, which were published elsewhere, cannot reconstruct shapes, and are left out.
+    """
     found: dict[int, tuple[tuple[bool, bool], str]] = {}
     for name, recipe in recipes.items():
-        if isinstance(recipe.model, Spiral):
+        if isinstance(recipe.model, Spiral) and groups[name][0].has_weights:
             entry = ((recipe.model.layer not in ("ncp", "plain"), recipe.model.activation != "none"), name)
             found[recipe.model.order] = min(found.get(recipe.model.order, entry), entry)
     return {order: (found[order][1], groups[found[order][1]][0]) for order in sorted(found)}
