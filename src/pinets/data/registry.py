@@ -214,6 +214,12 @@ DATA_SETS = {
         ("meshes/motions",),
         by_hand="put train.npy and test.npy, each (N, V, 3), sequence after sequence, and template.obj there",
     ),
+    "mesh_heads": DataSet(
+        "Your own heads in motion in centimetres, sequences of 60 frames: train.npy, test.npy, template.obj",
+        "pinets.tasks.meshes.readers:read_head_arrays",
+        ("meshes/heads",),
+        by_hand="put train.npy and test.npy, each (N, V, 3), sequence after sequence, and template.obj there",
+    ),
     "mesh_folder": DataSet(
         "Your own shapes of one topology, one mesh file for each: train/*, test/*",
         "pinets.tasks.meshes.readers:read_mesh_folder",

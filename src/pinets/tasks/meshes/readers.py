@@ -132,6 +132,7 @@ def read_mesh_arrays(
 read_face_arrays = partial(read_mesh_arrays, millimetres=10.0)  # positions in centimetres
 read_body_arrays = partial(read_mesh_arrays, millimetres=1000.0)  # positions in metres
 read_motion_arrays = partial(read_mesh_arrays, millimetres=1000.0, sequence=60)  # sequences of sixty frames, in metres
+read_head_arrays = partial(read_mesh_arrays, millimetres=10.0, sequence=60)  # the same in centimetres
 
 
 def read_mesh_folder(
