@@ -111,7 +111,7 @@ def small(full: AutoencodingRecipe) -> AutoencodingRecipe:
 
 
 def medium(full: AutoencodingRecipe) -> AutoencodingRecipe:
-    """As :func:`small`, for 40 epochs; in place of COMA heads in motion, with 8 numbers, since these have few angles."""
+    """As :func:`small`, for 40 epochs; in place of COMA heads in motion, with 8 numbers, as these have few angles."""
     reduced = small(full)
     return replace(
         reduced,
