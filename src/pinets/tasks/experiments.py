@@ -87,6 +87,15 @@ def _operators(data: str, title: str) -> Experiment:
     return Experiment(title, {f"{data}_{name}": short_name(name) for name in names}, seeds=1, small_seeds=2)
 
 
+def _widened(encoder: str, decoder: str) -> Names:
+    """The plain network with ELU, the same with the widths that give it an NCP's parameters, and that NCP."""
+    return {
+        "motions_spiral": short_name("spiral"),
+        f"motions_spiral:{encoder}:{decoder}": "the same, 22 features for 16",
+        "motions_spiral_ncp_2_linear": short_name("spiral_ncp_2_linear"),
+    }
+
+
 EXPERIMENTS = {
     "fashion": _without_activations("fashion", "Clothes generated without activation functions (Fig. 5)"),
     "yaleb": _without_activations("yaleb", "Faces generated without activation functions (Fig. 6)"),
@@ -175,6 +184,13 @@ EXPERIMENTS = {
         "motions",
         "Bodies in motion as meshes, error against order (in DFAUST's place)",
         medium=(*COMPARED_SMALL, "spiral_ncp_2", "spiral_ncp_4"),
+    ),
+    "motions_parameters": Experiment(
+        "Bodies in motion as meshes: products, or more parameters? (not in the paper)",
+        _widened("model.encoder=3,22,44,88,176", "model.decoder=176,88,44,44,22,3"),
+        seeds=1,
+        small_seeds=2,
+        medium_recipes=_widened("model.encoder=3,22,22,22,44", "model.decoder=44,44,22,22,3"),
     ),
     "coma_operators": _operators(
         "coma", "Faces as meshes, spirals beside other operators (COMA; at small scale faces of another model)"
