@@ -221,10 +221,10 @@ def test_the_check_of_commands_finds_mistakes(capsys):
 RESULTS = ROOT / "docs" / "results"
 
 
-def published_pages() -> list[Path]:
-    """The pages of experiments whose runs are published beside them."""
+def recorded_pages() -> list[Path]:
+    """The pages of experiments whose runs are recorded beside them."""
 
-    def is_published(page: Path) -> bool:
+    def is_recorded(page: Path) -> bool:
         words = next(iter(commands(page.read_text(encoding="utf-8"))), ["", ""])
         args = make_parser(words).parse_args(words) if words[0] == "reproduce" else None
         return args is not None and all(
@@ -232,16 +232,16 @@ def published_pages() -> list[Path]:
             for name in EXPERIMENTS[args.name].names(args.scale)
         )
 
-    return [page for page in sorted(RESULTS.glob("*.md")) if is_published(page)]
+    return [page for page in sorted(RESULTS.glob("*.md")) if is_recorded(page)]
 
 
-@pytest.mark.parametrize("page", published_pages(), ids=lambda page: page.stem)
-def test_pages_say_what_their_published_runs_say(page, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", recorded_pages(), ids=lambda page: page.stem)
+def test_pages_say_what_their_records_say(page, tmp_path, monkeypatch):
     copy = tmp_path / "results"
     shutil.copytree(RESULTS, copy)
     (copy / page.name).unlink()
     monkeypatch.setattr(
-        "pinets.engine.running.train", lambda recipe, *_, **__: pytest.fail(f"{recipe} is not published")
+        "pinets.engine.running.train", lambda recipe, *_, **__: pytest.fail(f"{recipe} is not recorded")
     )
     text = page.read_text(encoding="utf-8")
     (words,) = (words for words in commands(text) if words[0] == "reproduce")

@@ -110,21 +110,21 @@ def test_damaged_notes_about_the_data_are_told_or_passed_over(run):
         run.require_same_data({"samples": 10, "classes": ["a"], "fingerprint": "0"})
 
 
-def test_a_published_run_has_a_line_an_epoch_and_no_weights_or_paths(run, tmp_path):
+def test_a_record_has_a_line_an_epoch_and_no_weights_or_paths(run, tmp_path):
     rows = [
         *({"split": "train", "step": step, "epoch": 1, "loss": 1 / step} for step in (1, 2, 3)),
         {"split": "validation", "step": 3, "epoch": 1, "loss": 0.5},
         {"split": "test", "step": 3, "epoch": 1, "loss": 0.4},
     ]
     run.metrics_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    copy = RunFolder(tmp_path / "published")
+    record = RunFolder(tmp_path / "record")
     with pytest.raises(FileNotFoundError, match="is not finished"):
-        run.publish(copy.path)
-    assert not copy.path.exists()
+        run.write_record(record.path)
+    assert not record.path.exists()
     (run.checkpoints_folder / "step-00000003").mkdir(parents=True)
     run.finish({"test": {"loss": 0.4}, "parameters": {"model": 1}, "seconds": 1.0})
-    run.publish(copy.path)
-    assert (copy.recipe(), copy.result(), copy.metrics()) == (run.recipe(), run.result(), rows[2:])
+    run.write_record(record.path)
+    assert (record.recipe(), record.result(), record.metrics()) == (run.recipe(), run.result(), rows[2:])
     assert run.has_weights
-    assert not copy.has_weights
-    assert "command" not in copy.environment()
+    assert not record.has_weights
+    assert "command" not in record.environment()

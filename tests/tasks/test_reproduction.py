@@ -33,7 +33,7 @@ def test_an_experiment_is_one_command(cifar, tmp_path, capsys):
     folders = ["--data", str(cifar), "--out", str(tmp_path / "runs"), "--pages", str(tmp_path / "pages")]
     assert main(["reproduce", "cifar10", "--scale", "small", "--seeds", "1", *options, *folders]) == 0
     assert "page:" in capsys.readouterr().out
-    page = (tmp_path / "pages" / "cifar10.md").read_text()
+    page = (tmp_path / "pages" / "cifar10-small.md").read_text()
     assert str(tmp_path) not in page  # the command is as one would type it elsewhere
     assert "pinets reproduce cifar10 --scale small --seeds 1 --set model.width=8" in page
     names = get_experiment("cifar10").names("small")
@@ -43,15 +43,15 @@ def test_an_experiment_is_one_command(cifar, tmp_path, capsys):
         row = next(line for line in page.splitlines() if line.startswith(f"| {names[recipe]} |"))
         assert f"{accuracy:.4g}" in row
         assert papers_figure(recipe) in row
-    assert "(cifar10-accuracy.svg)" in page
-    assert (tmp_path / "pages" / "cifar10-accuracy.svg").read_text().startswith("<?xml")
+    assert "(cifar10-small-accuracy.svg)" in page
+    assert (tmp_path / "pages" / "cifar10-small-accuracy.svg").read_text().startswith("<?xml")
 
 
-def test_published_runs_are_not_run_again_on_another_machine(cifar, tmp_path, monkeypatch):
+def test_recorded_runs_are_not_run_again_on_another_machine(cifar, tmp_path, monkeypatch):
     pages = tmp_path / "pages"
     first = reproduce("cifar10", "small", changes=TINY, seeds=1, out=tmp_path / "runs", pages=pages, data_dir=cifar)
-    published = group_runs([pages / "runs"])
-    assert [len(runs) for runs in published.values()] == [1, 1]
+    recorded = group_runs([pages / "runs"])
+    assert [len(runs) for runs in recorded.values()] == [1, 1]
     text = b"".join(file.read_bytes() for file in pages.rglob("*") if file.is_file())
     assert str(tmp_path).encode() not in text
     assert not list(pages.rglob("*.safetensors"))
@@ -60,10 +60,10 @@ def test_published_runs_are_not_run_again_on_another_machine(cifar, tmp_path, mo
 
     one = recipes.get_recipe("cifar10_resnet18", "small", [*TINY, "seed=1"])
     recipes.train(one, tmp_path / "runs", data_dir=cifar)
-    recipes.run_folder(one, tmp_path / "runs").publish(recipes.run_folder(one, pages / "runs").path)
+    recipes.run_folder(one, tmp_path / "runs").write_record(recipes.run_folder(one, pages / "runs").path)
     monkeypatch.setattr("pinets.engine.running.train", lambda *_, **__: pytest.fail("trained again"))
     again = reproduce("cifar10", "small", changes=TINY, seeds=1, out=tmp_path / "elsewhere", pages=pages)
-    assert [len(runs) for runs in again.groups.values()] == [2, 1]  # a further seed of one recipe is published too
+    assert [len(runs) for runs in again.groups.values()] == [2, 1]  # a further seed of one recipe is recorded too
     row = "| Prodpoly-ResNet |"
     assert [line for line in page.splitlines() if line.startswith(row)] == [
         line for line in again.page.read_text().splitlines() if line.startswith(row)

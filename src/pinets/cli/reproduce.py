@@ -18,7 +18,7 @@ def add_parser(verbs: Verbs) -> None:
         run,
         summary="make a table or figure of the paper: train what it compares, and write one page about it",
         details="Without a name it lists the experiments. Finished runs are not run again, interrupted ones go on. The "
-        "page, NAME.md with its pictures, says what a smaller scale changes.",
+        "page, NAME-small.md with its pictures, says what a smaller scale changes.",
         example="""
             pinets reproduce
             pinets reproduce fashion --scale small

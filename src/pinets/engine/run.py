@@ -169,22 +169,22 @@ class RunFolder:
 
     @property
     def has_weights(self) -> bool:
-        """Whether there is a checkpoint; a run that :meth:`publish` has copied has none."""
+        """Whether there is a checkpoint; a record has none."""
         return bool(Checkpoints(self.checkpoints_folder, owner="").folders())
 
-    def publish(self, path: str | Path) -> None:
-        """Copy the small files of a finished run: recipe, environment, result, and the curves, one line an epoch.
+    def write_record(self, path: str | Path) -> None:
+        """Record a finished run: copy its recipe, environment and result, and its curves with one line an epoch.
 
-        The copy can be committed, and is a run to every report. It has no weights, and names no folder of this machine.
+        A record is small and can be committed; to every report it is a run. It has no weights, and names no folders.
         """
-        copy, result = RunFolder(path), self.result()
-        copy.path.mkdir(parents=True, exist_ok=True)
+        record, result = RunFolder(path), self.result()
+        record.path.mkdir(parents=True, exist_ok=True)
         local = ("command",)  # holds paths
-        write_json(copy.environment_file, {k: v for k, v in self.environment().items() if k not in local})
+        write_json(record.environment_file, {k: v for k, v in self.environment().items() if k not in local})
         last = {(row["split"], row["epoch"]): row for row in self.metrics()}
-        write_bytes(copy.metrics_file, b"".join(json.dumps(row).encode() + b"\n" for row in last.values()))
-        write_json(copy.recipe_file, self.recipe())
-        write_json(copy.result_file, result)  # last: with it, the run is finished
+        write_bytes(record.metrics_file, b"".join(json.dumps(row).encode() + b"\n" for row in last.values()))
+        write_json(record.recipe_file, self.recipe())
+        write_json(record.result_file, result)  # last: with it, the run is finished
 
     def result(self) -> dict[str, Any]:
         """The metrics of a finished run."""

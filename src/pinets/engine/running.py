@@ -119,7 +119,7 @@ def compare(
     out: str | Path = "runs",
     *,
     data_dir: str | Path | None = None,
-    published: str | Path | None = None,
+    records: str | Path | None = None,
 ) -> list[list[RunFolder]]:
     """Train recipes on the same data with the same budget, each with several seeds.
 
@@ -130,11 +130,11 @@ def compare(
         seeds: Runs of each; their seeds are 0, 1, ...
         out: The folder of all run folders.
         data_dir: The data folder.
-        published: A folder of finished runs without weights (:meth:`RunFolder.publish`). These are not run again
-            either, and new runs are published there.
+        records: A folder of records of finished runs (:meth:`RunFolder.write_record`). These are not run again
+            either, and new runs are recorded there.
 
     Returns:
-        The run folders: for each recipe, one for each seed; with ``published``, also those of further seeds.
+        The run folders: for each recipe, one for each seed; with ``records``, also those of further seeds.
     """
     if len(recipes) < 2:
         raise ValueError(f"there must be at least two recipes to compare, got {len(recipes)}")
@@ -148,28 +148,28 @@ def compare(
     for seed in range(seeds):  # all recipes of a seed first: stopped early, the finished ones can be compared
         for recipe in recipes:
             one = replace(recipe, seed=seed)
-            if _finished(one, out, published) is None:
+            if _finished(one, out, records) is None:
                 train(one, out, data_dir=data_dir, resume=True)
-            if published is not None and is_main_process():
-                copy = run_folder(one, published)
-                if not copy.finished:
-                    run_folder(one, out).publish(copy.path)
-    if published is None:
+            if records is not None and is_main_process():
+                record = run_folder(one, records)
+                if not record.finished:
+                    run_folder(one, out).write_record(record.path)
+    if records is None:
         return [[run_folder(replace(recipe, seed=seed), out) for seed in range(seeds)] for recipe in recipes]
-    return [_all_finished(recipe, out, published) for recipe in recipes]
+    return [_recorded(recipe, out, records) for recipe in recipes]
 
 
-def _all_finished(recipe: Recipe, out: str | Path, published: str | Path) -> list[RunFolder]:
-    """The runs with the seeds 0, 1, ... up to the first that is not there."""
+def _recorded(recipe: Recipe, out: str | Path, records: str | Path) -> list[RunFolder]:
+    """The runs with the seeds 0, 1, ... up to the first that has no record."""
     found: list[RunFolder] = []
-    while run := _finished(replace(recipe, seed=len(found)), out, published):
-        found.append(run)
+    while run_folder(one := replace(recipe, seed=len(found)), records).finished:
+        found.append(_finished(one, out, records) or run_folder(one, records))
     return found
 
 
-def _finished(recipe: Recipe, out: str | Path, published: str | Path | None) -> RunFolder | None:
-    """A finished run: where it was trained, with its weights, or else where it was published."""
-    for folder in (out, published):
+def _finished(recipe: Recipe, out: str | Path, records: str | Path | None) -> RunFolder | None:
+    """A finished run: where it was trained, with its weights, or else its record."""
+    for folder in (out, records):
         if folder is not None and (run := run_folder(recipe, folder)).finished:
             _require_same_recipe(run, recipe)
             return run

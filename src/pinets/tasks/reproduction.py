@@ -57,7 +57,9 @@ def reproduce(
     pages: str | Path | None = None,
     data_dir: str | Path | None = None,
 ) -> Reproduction | None:
-    """Train what an experiment compares, and write ``NAME.md`` with its figures. Finished runs are not run again.
+    """Train what an experiment compares, and write one page of Markdown about it. Finished runs are not run again.
+
+    The page is ``NAME.md``, or ``NAME-small.md``, with its pictures beside it.
 
     A folder of pages also keeps results and curves of its runs, in ``runs``: these count as finished on any machine.
     Pictures that need weights are drawn where the weights are, and otherwise stay as they were.
@@ -68,7 +70,7 @@ def reproduce(
         changes: Values to set in all of them, such as ``"latent=8"``.
         seeds: Runs of each recipe; as many as the experiment says if left out.
         out: Where run folders are kept.
-        pages: The folder of the page and of its published runs; if left out, the page goes to ``out``.
+        pages: The folder of the page and of the records of its runs; if left out, the page goes to ``out``.
         data_dir: Where data sets are.
 
     Returns:
@@ -79,7 +81,7 @@ def reproduce(
     recipes = {recipe: get_recipe(recipe, scale, changes) for recipe in names}
     seeds = seeds or experiment.runs(scale)
     folders = compare(
-        [*recipes.values()], seeds, out, data_dir=data_dir, published=None if pages is None else Path(pages) / "runs"
+        [*recipes.values()], seeds, out, data_dir=data_dir, records=None if pages is None else Path(pages) / "runs"
     )
     if not is_main_process():
         return None
@@ -90,10 +92,11 @@ def reproduce(
     command = shlex.join([*words, *(word for change in changes for word in ("--set", change))])
     page = _Page(experiment.title, command, recipes, groups, scale_changes([*names][-1], scale, changes))
     draw = {"samples": _draw_samples, "shapes": _draw_shapes, "faces": _draw_faces}
+    stem = name if scale == "full" else f"{name}-{scale}"
     if experiment.picture:
-        draw[experiment.picture](page, name, folder, Path(out), data_dir)
-    _draw_curves(page, name, folder)
-    file = folder / f"{name}.md"
+        draw[experiment.picture](page, stem, folder, Path(out), data_dir)
+    _draw_curves(page, stem, folder)
+    file = folder / f"{stem}.md"
     write_bytes(file, page.render().encode())
     return Reproduction(groups, file)
 
@@ -138,7 +141,7 @@ class _Page:
 
     @property
     def has_weights(self) -> bool:
-        """Whether the first run of every recipe was trained here, and not only published."""
+        """Whether the first run of every recipe has its weights here, not only its record."""
         return all(runs[0].has_weights for runs in self.groups.values())
 
     def add_picture(self, folder: Path, file: str, caption: str) -> None:
@@ -177,10 +180,10 @@ class _Page:
         return f"{start}; one run of each (seed 0), so without deviation."
 
 
-def _draw_samples(page: _Page, name: str, folder: Path, out: Path, data_dir: str | Path | None) -> None:
+def _draw_samples(page: _Page, stem: str, folder: Path, out: Path, data_dir: str | Path | None) -> None:
     """Real images, and those of each generator's first run."""
     first = {network: runs[0].path for network, runs in page.groups.items()}
-    file = f"{name}-samples.png"
+    file = f"{stem}-samples.png"
     if page.has_weights:
         panels = {"real": real_images(next(iter(first.values())), _SAMPLES, data_dir=data_dir)}
         panels |= {network: sample(path, _SAMPLES) for network, path in first.items()}
@@ -188,16 +191,16 @@ def _draw_samples(page: _Page, name: str, folder: Path, out: Path, data_dir: str
     page.add_picture(folder, file, "Images of the test set, and samples of seed 0: the first that come, none picked.")
 
 
-def _draw_shapes(page: _Page, name: str, folder: Path, out: Path, data_dir: str | Path | None) -> None:
+def _draw_shapes(page: _Page, stem: str, folder: Path, out: Path, data_dir: str | Path | None) -> None:
     """Error against order, and a test shape coloured by the errors of each order; shapes to turn, beside the runs."""
     paths = [run.path for runs in page.groups.values() for run in runs]
-    write_mesh_report(paths, out / f"{name}.html", data_dir=data_dir, png=folder / name)
-    page.add_picture(folder, f"{name}/error-against-order.png", "Mean error against the order of the layers.")
-    page.add_picture(folder, f"{name}/shape-errors.png", "The first test shape, and what NCP makes of it.")
-    page.add_picture(folder, f"{name}/motion.gif", "A test sequence, and what NCP makes of it.")
+    write_mesh_report(paths, out / f"{stem}.html", data_dir=data_dir, png=folder / stem)
+    page.add_picture(folder, f"{stem}/error-against-order.png", "Mean error against the order of the layers.")
+    page.add_picture(folder, f"{stem}/shape-errors.png", "The first test shape, and what NCP makes of it.")
+    page.add_picture(folder, f"{stem}/motion.gif", "A test sequence, and what NCP makes of it.")
 
 
-def _draw_faces(page: _Page, name: str, folder: Path, out: Path, data_dir: str | Path | None) -> None:
+def _draw_faces(page: _Page, stem: str, folder: Path, out: Path, data_dir: str | Path | None) -> None:
     """ROC curves on every set of pairs the recipes test on, and recognition by illumination where Yale B is there.
 
     Both need the weights of all runs.
@@ -205,7 +208,7 @@ def _draw_faces(page: _Page, name: str, folder: Path, out: Path, data_dir: str |
     if not all(run.has_weights for runs in page.groups.values() for run in runs):
         return
     for data, results in score_test_pairs(page.groups, data_dir).items():
-        file = f"{name}-roc-{data}.svg"
+        file = f"{stem}-roc-{data}.svg"
         write_bytes(folder / file, roc_drawing(results).encode())
         page.pictures[file] = f"ROC on the pairs of {data}, mirror images added; the band is one standard deviation."
     lights = score_lights(page.groups, data_dir)
@@ -214,11 +217,11 @@ def _draw_faces(page: _Page, name: str, folder: Path, out: Path, data_dir: str |
         page.tables[f"Identification on Extended Yale B by illumination (gallery: {gallery}):"] = light_table(lights)
 
 
-def _draw_curves(page: _Page, name: str, folder: Path) -> None:
+def _draw_curves(page: _Page, stem: str, folder: Path) -> None:
     """The first metric of the validation, which is the one that matters."""
     shown = [name for name, splits in curves(page.groups).items() if "validation" in splits and name != "loss"]
     for metric in shown[:1]:
-        file = f"{name}-{metric}.svg"
+        file = f"{stem}-{metric}.svg"
         write_bytes(folder / file, curve_drawing(page.groups, metric).encode())
         band = "; the band is one standard deviation" if page.several else ""
         page.pictures[file] = f"Validation {metric.replace('_', ' ')} during training{band}."

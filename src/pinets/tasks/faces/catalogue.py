@@ -67,7 +67,7 @@ def lfw_iresnet(scale: Scale = "full") -> FaceRecipe:
     """IR-ResNet on the people of LFW's view 1, from nothing; pairs of other people are verified.
 
     Paper: not in it.
-    Ours: docs/results/faces.md, at small scale.
+    Ours: docs/results/faces-small.md, at small scale.
     Command: pinets compare lfw_iresnet lfw_prodpoly_iresnet --scale small
     """
     full = replace(
@@ -86,7 +86,7 @@ def lfw_prodpoly_iresnet(scale: Scale = "full") -> FaceRecipe:
     """Prodpoly-IR-ResNet on the people of LFW's view 1, all else as the baseline.
 
     Paper: not in it.
-    Ours: docs/results/faces.md, at small scale.
+    Ours: docs/results/faces-small.md, at small scale.
     Command: pinets compare lfw_iresnet lfw_prodpoly_iresnet --scale small
     """
     return with_model(lfw_iresnet(scale), "prodpoly_iresnet50")

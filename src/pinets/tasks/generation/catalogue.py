@@ -35,7 +35,7 @@ def fashion_ncp(scale: Scale = "full") -> GenerationRecipe:
     """Pieces of clothing from noise by NCP, without activations.
 
     Paper: a figure, and no number.
-    Ours: docs/results/fashion.md, at small scale.
+    Ours: docs/results/fashion-small.md, at small scale.
     Command: pinets compare fashion_linear fashion_ccp fashion_ncp fashion_ncp_skip --scale small --seeds 1
     """
     full = GenerationRecipe(
@@ -64,7 +64,7 @@ def fashion_ccp(scale: Scale = "full") -> GenerationRecipe:
     """Pieces of clothing from noise by CCP, without activations.
 
     Paper: a figure, and no number.
-    Ours: docs/results/fashion.md, at small scale.
+    Ours: docs/results/fashion-small.md, at small scale.
     Command: pinets compare fashion_linear fashion_ccp fashion_ncp fashion_ncp_skip --scale small --seeds 1
     """
     return _ccp_of(fashion_ncp(scale), width={"full": 64, "medium": 22, "small": 9}[scale])
@@ -75,7 +75,7 @@ def fashion_ncp_skip(scale: Scale = "full") -> GenerationRecipe:
     """Pieces of clothing from noise by NCP-Skip, without activations.
 
     Paper: a figure, and no number.
-    Ours: docs/results/fashion.md, at small scale.
+    Ours: docs/results/fashion-small.md, at small scale.
     Command: pinets compare fashion_linear fashion_ccp fashion_ncp fashion_ncp_skip --scale small --seeds 1
     """
     return with_model(fashion_ncp(scale), "ncp_skip_generator")
@@ -86,7 +86,7 @@ def fashion_linear(scale: Scale = "full") -> GenerationRecipe:
     """The generator of fashion_ncp stripped of its products, which leaves it linear: what the products are worth.
 
     Paper: not in it.
-    Ours: docs/results/fashion.md, at small scale.
+    Ours: docs/results/fashion-small.md, at small scale.
     Command: pinets compare fashion_linear fashion_ccp fashion_ncp fashion_ncp_skip --scale small --seeds 1
     """
     return with_model(fashion_ncp(scale), "linear_generator")
@@ -108,7 +108,7 @@ def yaleb_ncp(scale: Scale = "full") -> GenerationRecipe:
     """Faces from noise by NCP, without activations.
 
     Paper: a figure, and no number.
-    Ours: docs/results/yaleb.md, at small scale.
+    Ours: docs/results/yaleb-small.md, at small scale.
     Command: pinets compare yaleb_linear yaleb_ccp yaleb_ncp yaleb_ncp_skip --scale small --seeds 1
     """
     fashion, side = fashion_ncp(scale), 64 if scale == "full" else 32  # not in paper: the size of the images
@@ -126,7 +126,7 @@ def yaleb_ccp(scale: Scale = "full") -> GenerationRecipe:
     """Faces from noise by CCP, without activations.
 
     Paper: a figure, and no number.
-    Ours: docs/results/yaleb.md, at small scale.
+    Ours: docs/results/yaleb-small.md, at small scale.
     Command: pinets compare yaleb_linear yaleb_ccp yaleb_ncp yaleb_ncp_skip --scale small --seeds 1
     """
     return _ccp_of(yaleb_ncp(scale), width={"full": 52, "medium": 22, "small": 9}[scale])
@@ -137,7 +137,7 @@ def yaleb_ncp_skip(scale: Scale = "full") -> GenerationRecipe:
     """Faces from noise by NCP-Skip, without activations.
 
     Paper: a figure, and no number.
-    Ours: docs/results/yaleb.md, at small scale.
+    Ours: docs/results/yaleb-small.md, at small scale.
     Command: pinets compare yaleb_linear yaleb_ccp yaleb_ncp yaleb_ncp_skip --scale small --seeds 1
     """
     return with_model(yaleb_ncp(scale), "ncp_skip_generator")
@@ -148,7 +148,7 @@ def yaleb_linear(scale: Scale = "full") -> GenerationRecipe:
     """The generator of yaleb_ncp stripped of its products, which leaves it linear.
 
     Paper: not in it.
-    Ours: docs/results/yaleb.md, at small scale.
+    Ours: docs/results/yaleb-small.md, at small scale.
     Command: pinets compare yaleb_linear yaleb_ccp yaleb_ncp yaleb_ncp_skip --scale small --seeds 1
     """
     return with_model(yaleb_ncp(scale), "linear_generator")
@@ -159,7 +159,7 @@ def cifar10_sngan(scale: Scale = "full") -> GenerationRecipe:
     """SNGAN on CIFAR-10, the baseline.
 
     Paper: IS 8.06 +- 0.10, FID 19.06 +- 0.50 (10 runs).
-    Ours: docs/results/sngan.md, at medium scale.
+    Ours: docs/results/sngan-medium.md, at medium scale.
     Command: pinets compare cifar10_sngan cifar10_sngan_ncp cifar10_sngan_prodpoly --seeds 10
     """
     full = GenerationRecipe(
@@ -187,7 +187,7 @@ def cifar10_sngan_ncp(scale: Scale = "full") -> GenerationRecipe:
     """SNGAN with its generator as an NCP, each residual block one order.
 
     Paper: IS 8.30 +- 0.09, FID 17.65 +- 0.76 (10 runs).
-    Ours: docs/results/sngan.md, at medium scale.
+    Ours: docs/results/sngan-medium.md, at medium scale.
     Command: pinets compare cifar10_sngan cifar10_sngan_ncp cifar10_sngan_prodpoly --seeds 10
     """
     return with_model(cifar10_sngan(scale), "sngan_ncp_generator")
@@ -198,7 +198,7 @@ def cifar10_sngan_prodpoly(scale: Scale = "full") -> GenerationRecipe:
     """SNGAN with its generator as a product of polynomials.
 
     Paper: IS 8.49 +- 0.11, FID 16.79 +- 0.81 (10 runs).
-    Ours: docs/results/sngan.md, at medium scale.
+    Ours: docs/results/sngan-medium.md, at medium scale.
     Command: pinets compare cifar10_sngan cifar10_sngan_ncp cifar10_sngan_prodpoly --seeds 10
     """
     return with_model(cifar10_sngan(scale), "sngan_prodpoly_generator")
@@ -209,7 +209,7 @@ def ffhq256_stylegan(scale: Scale = "full") -> GenerationRecipe:
     """StyleGAN on FFHQ at 256x256, the baseline.
 
     Paper: FID 7.15.
-    Ours: docs/results/stylegan.md, at small scale.
+    Ours: docs/results/stylegan-small.md, at small scale.
     Command: pinets compare ffhq256_stylegan ffhq256_stylegan_prodpoly --seeds 1
 
     Any folder of images does: --set data.name=pictures --data DIR. Small scale is another task: faces of LFWcrop at
@@ -239,7 +239,7 @@ def ffhq256_stylegan_prodpoly(scale: Scale = "full") -> GenerationRecipe:
     """StyleGAN on FFHQ at 256x256 with an NCP as its mapping network, which makes it a product of polynomials.
 
     Paper: FID 6.82.
-    Ours: docs/results/stylegan.md, at small scale.
+    Ours: docs/results/stylegan-small.md, at small scale.
     Command: pinets compare ffhq256_stylegan ffhq256_stylegan_prodpoly --seeds 1
     """
     return with_model(ffhq256_stylegan(scale), "stylegan_prodpoly_generator")

@@ -216,7 +216,7 @@ def _add_shapes(
 def _by_order(recipes: Mapping[str, AutoencodingRecipe], groups: Runs) -> dict[int, tuple[str, RunFolder]]:
     """A recipe and a run of it for each order: NCP without activations where there is one, else what there is.
 
-    Runs without weights, which were published elsewhere, cannot reconstruct shapes, and are left out.
+    Records, which have no weights, cannot reconstruct shapes and are left out.
     """
     found: dict[int, tuple[tuple[bool, bool], str]] = {}
     for name, recipe in recipes.items():

@@ -21,7 +21,7 @@ def cifar10_polynomial(scale: Scale = "full") -> ClassificationRecipe:
     """A strictly polynomial residual network on CIFAR-10: no activation, no max-pool, batch norm only.
 
     Paper: not in it.
-    Ours: docs/results/polynomial.md, at small scale.
+    Ours: docs/results/polynomial-small.md, at small scale.
     Command: pinets compare cifar10_polynomial cifar10_polynomial_relu --seeds 3
     """
     full = ClassificationRecipe(
@@ -46,7 +46,7 @@ def cifar10_polynomial_relu(scale: Scale = "full") -> ClassificationRecipe:
     """The same network on CIFAR-10 with ReLU where residual networks have it.
 
     Paper: not in it.
-    Ours: docs/results/polynomial.md, at small scale.
+    Ours: docs/results/polynomial-small.md, at small scale.
     Command: pinets compare cifar10_polynomial cifar10_polynomial_relu --seeds 3
     """
     return with_model(cifar10_polynomial(scale), "polynomial_resnet_cifar_relu")
@@ -57,7 +57,7 @@ def fashion_polynomial(scale: Scale = "full") -> ClassificationRecipe:
     """A strictly polynomial residual network on Fashion-MNIST.
 
     Paper: not in it.
-    Ours: docs/results/fashion_polynomial.md, at small scale.
+    Ours: docs/results/fashion_polynomial-small.md, at small scale.
     Command: pinets compare fashion_polynomial fashion_polynomial_relu --seeds 3
     """
     cifar = cifar10_polynomial(scale)
@@ -74,7 +74,7 @@ def fashion_polynomial_relu(scale: Scale = "full") -> ClassificationRecipe:
     """The same network on Fashion-MNIST with ReLU.
 
     Paper: not in it.
-    Ours: docs/results/fashion_polynomial.md, at small scale.
+    Ours: docs/results/fashion_polynomial-small.md, at small scale.
     Command: pinets compare fashion_polynomial fashion_polynomial_relu --seeds 3
     """
     return with_model(fashion_polynomial(scale), "polynomial_resnet_cifar_relu")
