@@ -18,7 +18,7 @@ from pinets.engine.run import RunFolder, changed_keys, describe_data
 from pinets.engine.task import Split
 from pinets.engine.values import to_json
 
-__all__ = ["compare", "evaluate", "is_main_process", "require_comparable", "run_folder", "train"]
+__all__ = ["compare", "evaluate", "is_main_process", "recorded_runs", "require_comparable", "run_folder", "train"]
 
 # the keys in which recipes that are compared must agree, where they have them
 _BUDGET = (
@@ -156,11 +156,11 @@ def compare(
                     run_folder(one, out).write_record(record.path)
     if records is None:
         return [[run_folder(replace(recipe, seed=seed), out) for seed in range(seeds)] for recipe in recipes]
-    return [_recorded(recipe, out, records) for recipe in recipes]
+    return [recorded_runs(recipe, records, out) for recipe in recipes]
 
 
-def _recorded(recipe: Recipe, out: str | Path, records: str | Path) -> list[RunFolder]:
-    """The runs with the seeds 0, 1, ... up to the first that has no record."""
+def recorded_runs(recipe: Recipe, records: str | Path, out: str | Path = "runs") -> list[RunFolder]:
+    """The recorded runs of a recipe with the seeds 0, 1, ...; those that were trained in ``out`` have their weights."""
     found: list[RunFolder] = []
     while run_folder(one := replace(recipe, seed=len(found)), records).finished:
         found.append(_finished(one, out, records) or run_folder(one, records))

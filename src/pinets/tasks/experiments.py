@@ -176,7 +176,11 @@ EXPERIMENTS = {
         picture="faces",
         medium_recipes={"lfw_iresnet": "IR-ResNet", "lfw_prodpoly_iresnet": "Prodpoly-IR-ResNet"},
     ),
-    "coma": _shapes("coma", "Faces as meshes, error against order (COMA; at small scale faces of another model)"),
+    "coma": _shapes(
+        "coma",
+        "Faces as meshes, error against order (COMA; at small scale faces of another model, at medium scale in motion)",
+        medium=("pca", "spiral_linear", *(f"spiral_ncp_{order}_linear" for order in (2, 3, 4)), "spiral"),
+    ),
     "dfaust": _shapes(
         "dfaust", "Bodies as meshes, error against order (DFAUST; at small scale bodies of another model)"
     ),

@@ -12,7 +12,7 @@ from pathlib import Path
 from pinets._files import write_bytes
 from pinets.engine.recipe import Recipe, Scale, get_recipe, recipe_notes
 from pinets.engine.run import RunFolder, changed_keys
-from pinets.engine.running import compare, is_main_process
+from pinets.engine.running import compare, is_main_process, recorded_runs
 from pinets.engine.values import RecipeError, to_json
 from pinets.report import Groups, curve_drawing, curves, markdown_table, protocols, result_rows, summarize
 from pinets.tasks.experiments import EXPERIMENTS, get_experiment
@@ -56,6 +56,7 @@ def reproduce(
     out: str | Path = "runs",
     pages: str | Path | None = None,
     data_dir: str | Path | None = None,
+    train: bool = True,
 ) -> Reproduction | None:
     """Train what an experiment compares, and write one page of Markdown about it. Finished runs are not run again.
 
@@ -72,6 +73,7 @@ def reproduce(
         out: Where run folders are kept.
         pages: The folder of the page and of the records of its runs; if left out, the page goes to ``out``.
         data_dir: Where data sets are.
+        train: Whether to train what has no record yet; otherwise the page says what is missing.
 
     Returns:
         The runs and the page; None on all processes but the main one.
@@ -80,17 +82,25 @@ def reproduce(
     names = experiment.names(scale)
     recipes = {recipe: get_recipe(recipe, scale, changes) for recipe in names}
     seeds = seeds or experiment.runs(scale)
-    folders = compare(
-        [*recipes.values()], seeds, out, data_dir=data_dir, records=None if pages is None else Path(pages) / "runs"
-    )
+    records = None if pages is None else Path(pages) / "runs"
+    if train:
+        folders = compare([*recipes.values()], seeds, out, data_dir=data_dir, records=records)
+    elif records is None:
+        raise ValueError("a page without training needs the folder of the pages, where the runs are recorded")
+    else:
+        folders = [recorded_runs(recipe, records, out) for recipe in recipes.values()]
     if not is_main_process():
         return None
-    groups = dict(zip(names.values(), folders, strict=True))
+    groups = {network: runs for network, runs in zip(names.values(), folders, strict=True) if runs}
+    if not groups:
+        raise ValueError(f"no run of {name} at {scale} scale is recorded in {records}")
+    missing = [network for network in names.values() if network not in groups]
+    recipes = {recipe: made for recipe, made in recipes.items() if names[recipe] in groups}
     folder = Path(pages or out)
     folder.mkdir(parents=True, exist_ok=True)
     words = ["pinets", "reproduce", name, "--scale", scale, "--seeds", str(seeds)]
     command = shlex.join([*words, *(word for change in changes for word in ("--set", change))])
-    page = _Page(experiment.title, command, recipes, groups, scale_changes([*names][-1], scale, changes))
+    page = _Page(experiment.title, command, recipes, groups, scale_changes([*recipes][-1], scale, changes), missing)
     draw = {"samples": _draw_samples, "shapes": _draw_shapes, "faces": _draw_faces}
     stem = name if scale == "full" else f"{name}-{scale}"
     if experiment.picture:
@@ -131,6 +141,7 @@ class _Page:
     recipes: Mapping[str, Recipe]  # by name, which may be that of a variant
     groups: Groups
     scale_changes: Sequence[str]  # of the last recipe
+    missing: Sequence[str]  # networks that have not been trained yet
     pictures: dict[str, str] = field(default_factory=dict)  # files beside the page, and their captions
     tables: dict[str, Sequence[Sequence[str]]] = field(default_factory=dict)  # by what they show
 
@@ -161,6 +172,8 @@ class _Page:
                 row.append(figure if has_number else "")
         lines = [f"# {self.title}", "", f"    {self.command}", "", _where(self.groups), ""]
         lines += [*markdown_table([header, *rows]), "", self._how_measured(), ""]
+        if self.missing:
+            lines += [f"Not trained yet: {'; '.join(self.missing)}.", ""]
         lines += [f"{told[0].upper()}{told[1:]}.\n" for told in protocols(summaries)]
         for file, caption in self.pictures.items():
             lines += [f"![{caption}]({file})", "", f"*{caption}*", ""]
