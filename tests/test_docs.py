@@ -238,7 +238,7 @@ def test_pages_say_what_the_records_of_their_runs_say(page, words, tmp_path):
     copy = tmp_path / "results"
     shutil.copytree(RESULTS, copy)
     (copy / page.name).unlink()
-    assert cli.main([*words, "--recorded", "--pages", str(copy), "--out", str(tmp_path / "runs")]) == 0
+    assert cli.main([*words, "--finished", "--pages", str(copy), "--out", str(tmp_path / "runs")]) == 0
     assert (copy / page.name).read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
 
 

@@ -24,7 +24,7 @@ def add_parser(verbs: Verbs) -> None:
             pinets reproduce fashion --scale small
             pinets reproduce cifar10 --scale small --seeds 3 --pages results
             pinets reproduce --all --scale medium
-            pinets reproduce motions --scale medium --pages results --recorded
+            pinets reproduce motions --scale medium --pages results --finished
         """,
     )
     parser.add_argument("name", metavar="NAME", nargs="?", help="an experiment; left out: list them")
@@ -38,7 +38,7 @@ def add_parser(verbs: Verbs) -> None:
         "(default: the page alone, where the runs are)",
     )
     parser.add_argument(
-        "--recorded", action="store_true", help="train nothing: make the page from the runs recorded in --pages"
+        "--finished", action="store_true", help="train nothing: make the page from the runs that are finished"
     )
 
 
@@ -49,8 +49,6 @@ def run(args: argparse.Namespace) -> int:
 
     if args.all and args.name is not None:
         raise UsageError(f"--all makes every experiment: leave out {args.name!r}")
-    if args.recorded and args.pages is None:
-        raise UsageError("--recorded needs --pages DIR, the folder whose runs are recorded")
     if args.name is None and not args.all:
         width = max(map(len, EXPERIMENTS))
         print(*(f"{name:{width}}  {experiment.title}" for name, experiment in EXPERIMENTS.items()), sep="\n")
@@ -71,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
             out=args.out,
             pages=args.pages,
             data_dir=args.data,
-            train=not args.recorded,
+            train=not args.finished,
         )
         if made is not None:
             print(text_table([summarize(network, runs) for network, runs in made.groups.items()]))

@@ -18,7 +18,7 @@ from pinets.engine.run import RunFolder, changed_keys, describe_data
 from pinets.engine.task import Split
 from pinets.engine.values import to_json
 
-__all__ = ["compare", "evaluate", "is_main_process", "recorded_runs", "require_comparable", "run_folder", "train"]
+__all__ = ["compare", "evaluate", "finished_runs", "is_main_process", "require_comparable", "run_folder", "train"]
 
 # the keys in which recipes that are compared must agree, where they have them
 _BUDGET = (
@@ -150,20 +150,17 @@ def compare(
             one = replace(recipe, seed=seed)
             if _finished(one, out, records) is None:
                 train(one, out, data_dir=data_dir, resume=True)
-            if records is not None and is_main_process():
-                record = run_folder(one, records)
-                if not record.finished:
-                    run_folder(one, out).write_record(record.path)
-    if records is None:
-        return [[run_folder(replace(recipe, seed=seed), out) for seed in range(seeds)] for recipe in recipes]
-    return [recorded_runs(recipe, records, out) for recipe in recipes]
+            _record(one, out, records)
+    most = seeds if records is None else None
+    return [finished_runs(recipe, out, records)[:most] for recipe in recipes]
 
 
-def recorded_runs(recipe: Recipe, records: str | Path, out: str | Path = "runs") -> list[RunFolder]:
-    """The recorded runs of a recipe with the seeds 0, 1, ...; those that were trained in ``out`` have their weights."""
+def finished_runs(recipe: Recipe, out: str | Path = "runs", records: str | Path | None = None) -> list[RunFolder]:
+    """The finished runs of a recipe with the seeds 0, 1, ..., in ``out`` or else recorded; all of them are recorded."""
     found: list[RunFolder] = []
-    while run_folder(one := replace(recipe, seed=len(found)), records).finished:
-        found.append(_finished(one, out, records) or run_folder(one, records))
+    while run := _finished(one := replace(recipe, seed=len(found)), out, records):
+        _record(one, out, records)
+        found.append(run)
     return found
 
 
@@ -174,6 +171,14 @@ def _finished(recipe: Recipe, out: str | Path, records: str | Path | None) -> Ru
             _require_same_recipe(run, recipe)
             return run
     return None
+
+
+def _record(recipe: Recipe, out: str | Path, records: str | Path | None) -> None:
+    """Record a run that is finished in ``out``."""
+    if records is not None and is_main_process():
+        record = run_folder(recipe, records)
+        if not record.finished:
+            run_folder(recipe, out).write_record(record.path)
 
 
 def require_comparable(first: Recipe, second: Recipe) -> None:

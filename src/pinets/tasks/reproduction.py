@@ -12,7 +12,7 @@ from pathlib import Path
 from pinets._files import write_bytes
 from pinets.engine.recipe import Recipe, Scale, get_recipe, recipe_notes
 from pinets.engine.run import RunFolder, changed_keys
-from pinets.engine.running import compare, is_main_process, recorded_runs
+from pinets.engine.running import compare, finished_runs, is_main_process
 from pinets.engine.values import RecipeError, to_json
 from pinets.report import Groups, curve_drawing, curves, markdown_table, protocols, result_rows, summarize
 from pinets.tasks.experiments import EXPERIMENTS, get_experiment
@@ -73,7 +73,7 @@ def reproduce(
         out: Where run folders are kept.
         pages: The folder of the page and of the records of its runs; if left out, the page goes to ``out``.
         data_dir: Where data sets are.
-        train: Whether to train what has no record yet; otherwise the page says what is missing.
+        train: Whether to train what is not finished; otherwise the page says what is missing.
 
     Returns:
         The runs and the page; None on all processes but the main one.
@@ -85,15 +85,14 @@ def reproduce(
     records = None if pages is None else Path(pages) / "runs"
     if train:
         folders = compare([*recipes.values()], seeds, out, data_dir=data_dir, records=records)
-    elif records is None:
-        raise ValueError("a page without training needs the folder of the pages, where the runs are recorded")
     else:
-        folders = [recorded_runs(recipe, records, out) for recipe in recipes.values()]
+        folders = [finished_runs(recipe, out, records) for recipe in recipes.values()]
     if not is_main_process():
         return None
     groups = {network: runs for network, runs in zip(names.values(), folders, strict=True) if runs}
     if not groups:
-        raise ValueError(f"no run of {name} at {scale} scale is recorded in {records}")
+        places = " or ".join(str(place) for place in (out, records) if place is not None)
+        raise ValueError(f"no run of {name} at {scale} scale is finished in {places}")
     missing = [network for network in names.values() if network not in groups]
     recipes = {recipe: made for recipe, made in recipes.items() if names[recipe] in groups}
     folder = Path(pages or out)
