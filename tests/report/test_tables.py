@@ -25,6 +25,6 @@ def test_a_metric_that_is_always_zero_is_left_out_and_a_missing_one_is_a_dash():
     one = RecipeSummary("a", 2, 10, 60.0, {"error_mm": (1.5, 0.1), "non_finite": (0.0, 0.0)})
     two = RecipeSummary("b", 1, 10, 60.0, {"error_mm": (2.0, 0.0), "non_finite": (0.0, 0.0), "kid": (0.1, 0.0)})
     header, first, second = result_rows([one, two])
-    assert header[4:] == ["error mm", "kid"]
+    assert header[4:] == ["error, mm", "KID"]
     assert first[4:] == ["1.50 ± 0.10", "-"]
     assert second[4:] == ["2", "0.1"]

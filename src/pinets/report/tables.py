@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from pinets.report.runs import RecipeSummary
 
-__all__ = ["aligned", "markdown_table", "plus_minus", "protocols", "result_rows", "text_table"]
+__all__ = ["aligned", "markdown_table", "metric_title", "plus_minus", "protocols", "result_rows", "text_table"]
+
+_ABBREVIATIONS = ("far", "fid", "is", "kid", "tar")
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -34,6 +36,17 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *others)]
 
 
+def metric_title(name: str) -> str:
+    """A metric as tables and figures call it, from its name in the logs.
+
+    >>> metric_title("error_mm"), metric_title("fid"), metric_title("tar_at_far_0.01")
+    ('error, mm', 'FID', 'TAR at FAR 0.01')
+    """
+    words = name.removesuffix("_mm").split("_")
+    title = " ".join(word.upper() if word in _ABBREVIATIONS else word for word in words)
+    return f"{title}, mm" if name.endswith("_mm") else title
+
+
 def plus_minus(mean: float, deviation: float = 0.0) -> str:
     """A mean with as many digits as its deviation allows: down to the second digit of the deviation, but at most four.
 
@@ -54,7 +67,7 @@ def result_rows(summaries: Sequence[RecipeSummary]) -> list[list[str]]:
     shown = [
         name for name in names if any(summary.metrics.get(name, (0.0, 0.0)) != (0.0, 0.0) for summary in summaries)
     ]
-    rows = [["recipe", "runs", "parameters", "minutes", *(name.replace("_", " ") for name in shown)]]
+    rows = [["recipe", "runs", "parameters", "minutes", *map(metric_title, shown)]]
     for summary in summaries:
         cells = [plus_minus(*summary.metrics[name]) if name in summary.metrics else "-" for name in shown]
         rows.append([summary.name, str(summary.runs), f"{summary.parameters:,}", f"{summary.seconds / 60:.1f}", *cells])

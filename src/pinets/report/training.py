@@ -15,7 +15,7 @@ from pinets.engine.run import RunFolder
 from pinets.report.figures import COLORS, Hint, band, drawing_svg, figure_svg, new_figure, tidy
 from pinets.report.page import Page, Section, code, paragraph, picture, table
 from pinets.report.runs import Groups, summarize
-from pinets.report.tables import plus_minus, protocols, result_rows
+from pinets.report.tables import metric_title, plus_minus, protocols, result_rows
 
 _MOST_HINTS = 2000  # hints in a figure; each is a line of the page
 
@@ -40,7 +40,7 @@ def curve_figure(groups: Groups, metric: str, splits: Sequence[str] = ("validati
     if len(splits) > 1:
         caption += " Dashed: on the training batches, with augmentation, as they were learnt."
     figure, hints = _curves(groups, metric, splits)
-    return figure_svg(figure, caption, alt=f"{metric.replace('_', ' ')} by epoch", hints=hints)
+    return figure_svg(figure, caption, alt=f"{metric_title(metric)} by epoch", hints=hints)
 
 
 def write_report(
@@ -124,7 +124,8 @@ def _curves(groups: Groups, metric: str, splits: Sequence[str]) -> tuple[Any, li
             for epoch, *found_there in zip(epochs, *values, strict=True):
                 mean = statistics.fmean(found_there)
                 hints.append(Hint(axes, epoch, mean, f"{who}, epoch {epoch}: {mean:.5g}"))
-    tidy(axes, x="epoch", y=metric.replace("_", " ") if len(splits) > 1 else f"{splits[0]} {metric.replace('_', ' ')}")
+    title = metric_title(metric)
+    tidy(axes, x="epoch", y=title if len(splits) > 1 else f"{splits[0]} {title}")
     axes.xaxis.get_major_locator().set_params(integer=True)
     reached = {hint.x for hint in hints}
     if len(reached) == 1:
@@ -142,7 +143,7 @@ def _by_epoch(run: RunFolder, metric: str, split: str) -> dict[int, float]:
 def _state(run: RunFolder) -> str:
     if run.finished:
         result = run.result()
-        numbers = ", ".join(f"{name.replace('_', ' ')} {plus_minus(value)}" for name, value in result["test"].items())
+        numbers = ", ".join(f"{metric_title(name)} {plus_minus(value)}" for name, value in result["test"].items())
         return f"{run.path}: finished in {result['seconds'] / 60:.1f} min; test {numbers}"
     rows = run.metrics()
     return f"{run.path}: not finished" + (f", step {rows[-1]['step']}" if rows else "")

@@ -14,7 +14,7 @@ from pinets.engine.recipe import Recipe, Scale, get_recipe, recipe_notes
 from pinets.engine.run import RunFolder, changed_keys
 from pinets.engine.running import compare, finished_runs, is_main_process
 from pinets.engine.values import RecipeError, to_json
-from pinets.report import Groups, curve_drawing, curves, markdown_table, protocols, result_rows, summarize
+from pinets.report import Groups, curve_drawing, curves, markdown_table, metric_title, protocols, result_rows, summarize
 from pinets.tasks.experiments import EXPERIMENTS, get_experiment
 from pinets.tasks.faces import light_table, roc_drawing, score_lights, score_test_pairs
 from pinets.tasks.generation import GenerationRecipe, real_images, sample
@@ -236,7 +236,7 @@ def _draw_curves(page: _Page, stem: str, folder: Path) -> None:
         file = f"{stem}-{metric}.svg"
         write_bytes(folder / file, curve_drawing(page.groups, metric).encode())
         band = "; the band is one standard deviation" if page.several else ""
-        page.pictures[file] = f"Validation {metric.replace('_', ' ')} during training{band}."
+        page.pictures[file] = f"Validation {metric_title(metric)} during training{band}."
 
 
 def _where(groups: Groups) -> str:
