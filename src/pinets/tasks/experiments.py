@@ -88,10 +88,11 @@ def _operators(data: str, title: str) -> Experiment:
 
 
 def _widened(encoder: str, decoder: str) -> Names:
-    """The plain network with ELU, the same with the widths that give it an NCP's parameters, and that NCP."""
+    """The plain network with ELU, the same with the widths that give it an NCP's parameters, and polynomials."""
     return {
         "motions_spiral": short_name("spiral"),
-        f"motions_spiral:{encoder}:{decoder}": "the same, 22 features for 16",
+        f"motions_spiral:{encoder}:{decoder}": "Spiral, ELU, 22 features for 16",
+        "motions_spiral_simple_2_linear": short_name("spiral_simple_2_linear"),
         "motions_spiral_ncp_2_linear": short_name("spiral_ncp_2_linear"),
     }
 
