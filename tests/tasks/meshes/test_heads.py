@@ -50,3 +50,8 @@ def test_the_neck_stays_and_the_head_turns_as_a_rigid_body(heads):
             points[..., None, :, :] - points[..., :, None, :] for points in (person[head], frames[:, head])
         )
         assert np.abs(np.linalg.norm(after, axis=-1) - np.linalg.norm(before, axis=-1)).max() < 1e-4
+
+
+def distances(points):
+    """Between all points, (..., N, 3)."""
+    return np.linalg.norm(points[..., None, :, :] - points[..., :, None, :], axis=-1)
