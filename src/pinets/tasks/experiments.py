@@ -88,13 +88,12 @@ def _operators(data: str, title: str) -> Experiment:
 
 
 def _widened(encoder: str, decoder: str) -> Names:
-    """The plain network with ELU, the same with the widths that give it an NCP's parameters, and polynomials."""
+    """Networks of a plain one's parameters, and of an NCP's, which has more: ``encoder`` and ``decoder`` give as many."""
     return {
-        "motions_spiral": short_name("spiral"),
-        f"motions_spiral:{encoder}:{decoder}": "Spiral, ELU, 22 features for 16",
-        "motions_spiral_simple_2_linear": short_name("spiral_simple_2_linear"),
-        "motions_spiral_ncp_2_linear": short_name("spiral_ncp_2_linear"),
-    }
+        name + change: short_name(name.removeprefix("motions_")) + how
+        for name in ("motions_spiral", "motions_spiral_simple_2_linear")
+        for change, how in (("", ""), (f":{encoder}:{decoder}", ", 22 features for 16"))
+    } | {"motions_spiral_ncp_2_linear": short_name("spiral_ncp_2_linear")}
 
 
 EXPERIMENTS = {
@@ -180,7 +179,13 @@ EXPERIMENTS = {
     "coma": _shapes(
         "coma",
         "Faces as meshes, error against order (COMA; at small scale faces of another model, at medium scale in motion)",
-        medium=("pca", "spiral_linear", *(f"spiral_ncp_{order}_linear" for order in (2, 3, 4)), "spiral"),
+        medium=(
+            "pca",
+            "spiral_linear",
+            *(f"spiral_ncp_{order}_linear" for order in (2, 3, 4)),
+            "spiral_simple_2_linear",
+            "spiral",
+        ),
     ),
     "dfaust": _shapes(
         "dfaust", "Bodies as meshes, error against order (DFAUST; at small scale bodies of another model)"

@@ -17,8 +17,8 @@ __all__ = ["animate_shapes", "draw_shapes", "error_colors", "turnable"]
 
 _MAP = "viridis"
 _PLAIN = "#c3c8d1"
-_GIF_DPI = 90
-_FRAME_MILLISECONDS = 60
+_GIF_DPI = 72
+_FRAME_MILLISECONDS = 90
 
 
 def error_colors(errors: Tensor, largest: float) -> Tensor:
@@ -114,7 +114,7 @@ def _panels(shapes: Mapping[str, Tensor], faces: Tensor, errors: Mapping[str, Te
     cm, colors = require("matplotlib.cm", extra="train"), require("matplotlib.colors", extra="train")
     x, y, _ = _box(shapes)
     aspect = (y[1] - y[0]) / (x[1] - x[0])
-    figure, axes = new_figure(2.1 * len(shapes) + 0.7, 2.1 * min(aspect, 2.2) + 0.5, ncols=len(shapes), squeeze=False)
+    figure, axes = new_figure(2.1 * len(shapes) + 0.7, 2.1 * min(aspect, 2.2) + 0.65, ncols=len(shapes), squeeze=False)
     largest = _largest(errors)
     surfaces = {}
     for (name, shape), panel in zip(shapes.items(), axes[0], strict=True):

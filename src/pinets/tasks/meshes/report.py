@@ -39,7 +39,7 @@ __all__ = ["order_figure", "run_sections", "write_mesh_report"]
 
 _MOST_SHAPES = 200  # test shapes that are looked at, evenly chosen
 
-_EVERY = 2  # the animation shows every second frame
+_EVERY = 3  # the animation shows every third frame
 Runs = Mapping[str, Sequence[RunFolder]]
 _NAMES = {"plain": "Spiral", "ncp": "NCP", "ncp_skip": "NCP-Skip", "simple": "simple"}
 _ACROSS = {  # the line styles of models without an order
