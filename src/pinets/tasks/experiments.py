@@ -88,7 +88,7 @@ def _operators(data: str, title: str) -> Experiment:
 
 
 def _widened(encoder: str, decoder: str) -> Names:
-    """Networks of a plain one's parameters, and of an NCP's, which has more: ``encoder`` and ``decoder`` give as many."""
+    """An NCP, and networks with fewer parameters, also with the widths that give them as many."""
     return {
         name + change: short_name(name.removeprefix("motions_")) + how
         for name in ("motions_spiral", "motions_spiral_simple_2_linear")
