@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from pinets import tasks as recipes
 from pinets.cli import main
-from pinets.engine import loop
+from pinets.engine import compiling
 from pinets.engine.run import ChangedRecipeError, RunExistsError, RunFolder
 from pinets.engine.running import require_comparable
 
@@ -115,7 +115,7 @@ def test_compiling_does_not_make_another_run(tiny, cifar, tmp_path, monkeypatch)
 
     def compile_networks(task, accelerator):  # no code is generated, which takes long
         compiled.append(list(task.networks))
-        return loop.compile_networks(task, accelerator, backend="eager")
+        return compiling.compile_networks(task, accelerator, backend="eager")
 
     monkeypatch.setattr("pinets.engine.running.compile_networks", compile_networks)
     fewer = recipes.set_values(tiny, ["epochs=1"])

@@ -1,7 +1,8 @@
 """Training: one loop for every task, run folders, checkpoints and logs."""
 
 from pinets.engine.checkpoint import Checkpoint, CheckpointError, Checkpoints
-from pinets.engine.loop import Plan, compile_networks, fit, make_accelerator
+from pinets.engine.compiling import compile_networks
+from pinets.engine.loop import Plan, fit, make_accelerator
 from pinets.engine.nonfinite import NonFiniteError, require_finite
 from pinets.engine.optimization import (
     SGD,

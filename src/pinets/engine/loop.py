@@ -6,7 +6,7 @@ import atexit
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, repeat
@@ -37,7 +37,7 @@ from pinets.engine.task import Task
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["Plan", "compile_networks", "fit", "make_accelerator", "restore_networks"]
+__all__ = ["Plan", "fit", "make_accelerator", "restore_networks"]
 
 _SECONDS_FOR_THREADS = 0.5  # time for gloo's threads to end after the work is done
 
@@ -304,17 +304,6 @@ def restore_networks(task: Task, checkpoint: Checkpoint, accelerator: Accelerato
     _require_fits(checkpoint, task, accelerator)
     for name, network in task.networks.items():
         accelerator.unwrap_model(network).load_state_dict(checkpoint.shared["networks"][name])
-
-
-def compile_networks(task: Task, accelerator: Accelerator, *, backend: str | Callable[..., Any] = "inductor") -> None:
-    """Let ``torch.compile`` speed up a task's networks, in place: the names of layers and weights stay as they are.
-
-    Of each network the method ``forward`` is compiled. ``nn.Module.compile`` would do nothing for a ``Sequential`` of
-    torch's own layers.
-    """
-    for network in task.networks.values():
-        bare = accelerator.unwrap_model(network)
-        bare.forward = torch.compile(bare.forward, backend=backend)
 
 
 def _require_fits(checkpoint: Checkpoint, task: Task, accelerator: Accelerator) -> None:

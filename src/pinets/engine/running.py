@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from pinets._extras import require
-from pinets.engine.loop import compile_networks, fit, make_accelerator, restore_networks
+from pinets.engine.compiling import compile_networks
+from pinets.engine.loop import fit, make_accelerator, restore_networks
 from pinets.engine.model import without_first_weights
 from pinets.engine.recipe import Recipe, recipe_from_json
 from pinets.engine.run import RunFolder, changed_keys, describe_data
