@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from pinets import _storage
+from pinets._files import write_bytes
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
@@ -115,3 +116,10 @@ def test_a_file_can_be_read_by_whom_other_files_can(tmp_path):
     (tmp_path / "other").touch()
     _storage.write_tensors(tmp_path / "tensors.safetensors", {"x": torch.zeros(2)})
     assert (tmp_path / "tensors.safetensors").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_a_file_that_cannot_be_written_is_named_as_the_caller_named_it(tmp_path):
+    path = tmp_path / ("x" * 240)  # with the ending of a temporary file it is too long
+    with pytest.raises(OSError, match="File name too long") as caught:
+        write_bytes(path, b"")
+    assert caught.value.filename == str(path)

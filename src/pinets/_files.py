@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["PathLike", "flush_folder", "flush_to_disk", "replacing", "user_cache", "write_bytes", "write_pieces"]
+__all__ = [
+    "PathLike",
+    "flush_folder",
+    "flush_to_disk",
+    "make_writable_folder",
+    "replacing",
+    "user_cache",
+    "write_bytes",
+    "write_pieces",
+]
 
 PathLike = str | os.PathLike[str]
 
@@ -34,9 +44,19 @@ def replacing(path: PathLike) -> Iterator[Path]:
         yield temporary
         flush_to_disk(temporary)
         os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):  # the error that was first is the one to tell
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == str(temporary):
+            error.filename = str(path)  # the name that the caller knows
         raise
+
+
+def make_writable_folder(path: PathLike) -> None:
+    """Make a folder that results will go to, and refuse one that cannot be written to before they are computed."""
+    Path(path).mkdir(parents=True, exist_ok=True)
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 def flush_to_disk(path: Path) -> None:

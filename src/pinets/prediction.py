@@ -104,7 +104,7 @@ class Predictor:
 
     def read_rows(self, path: str) -> Tensor:
         """The rows of a table as the network takes them, without further preparation."""
-        rows = _read_array(path) if path.endswith(".npy") else _read_csv(path)
+        rows = _read_array(path) if _is_array(path) else _read_csv(path)
         if self.shape is None:
             return rows
         size = math.prod(self.shape)
@@ -119,6 +119,9 @@ class Predictor:
         if self.classes is not None and outputs.shape[1:] != (len(self.classes),):
             raise ValueError(f"the network gives {tuple(outputs.shape[1:])} outputs for {len(self.classes)} classes")
         scores = outputs.flatten(1) if self.classes is None else outputs.double().softmax(dim=1)
+        if self.classes is not None and scores.isnan().any():
+            first = sources[int(scores.isnan().any(dim=1).nonzero()[0])]
+            raise ValueError(f"{first}: the network's outputs are not finite, so that no class is the most probable")
         return [
             Prediction(source, tuple(row), self.classes) for source, row in zip(sources, scores.tolist(), strict=True)
         ]
@@ -212,7 +215,7 @@ class _EstimatorPredictor(Predictor):
         if self.columns is None:
             return super().read_rows(path).numpy()
         pandas = require("pandas", extra="sklearn")
-        if path.endswith(".npy"):
+        if _is_array(path):
             return pandas.DataFrame(super().read_rows(path).numpy(), columns=self.columns)
         try:
             table = pandas.read_csv(path, dtype=dict.fromkeys(self.texts, str))
@@ -291,6 +294,10 @@ def _read_file(path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise MissingDataError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _is_array(path: str) -> bool:
+    return path.lower().endswith(".npy")
 
 
 def _read_array(path: str) -> Tensor:

@@ -434,3 +434,12 @@ def test_help_shows_examples(capsys):
 def test_a_folder_named_faces_can_still_be_evaluated(capsys):
     assert main(["eval", "./faces"]) == 1
     assert "is not a run" in capsys.readouterr().err
+
+
+def test_embeddings_that_do_not_fit_the_list_of_ijb_are_named(tmp_path, capsys):
+    write_ijb(tmp_path)
+    rows = np.load(tmp_path / "ijbc.npy")
+    np.save(tmp_path / "few.npy", rows[:-3])
+    command = ["eval", "faces", "ijb", str(tmp_path / "meta"), "--embeddings", str(tmp_path / "few.npy")]
+    assert main([*command, "--out", str(tmp_path / "out")]) == 2
+    assert f"few.npy has {len(rows) - 3} rows, the list needs {len(rows)}" in capsys.readouterr().err

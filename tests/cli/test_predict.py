@@ -245,3 +245,21 @@ def test_numbers_keep_their_digits(tmp_path):
     found = predict(tmp_path / "double.safetensors", [tmp_path / "rows.npy"])
     with torch.no_grad():
         assert [one.scores for one in found] == [tuple(row) for row in network(torch.from_numpy(seconds)).tolist()]
+
+
+def test_an_array_is_known_by_its_ending_in_capitals_too(tmp_path):
+    rows = numpy.random.default_rng(0).normal(size=(3, 4))
+    for name in ("rows.npy", "ROWS.NPY"):
+        with (tmp_path / name).open("wb") as file:
+            numpy.save(file, rows)
+    small, capital = (predict("CCP(4, 2, rank=3, order=2)", [tmp_path / name]) for name in ("rows.npy", "ROWS.NPY"))
+    assert [one.scores for one in small] == [one.scores for one in capital]
+
+
+def test_an_input_without_a_most_probable_class_is_named(tiny_run, tmp_path, capsys):
+    run = tiny_run[0]
+    rows = numpy.zeros((2, *resolve(run).input_shape))
+    rows[1] = numpy.nan
+    numpy.save(tmp_path / "rows.npy", rows)
+    assert main(["predict", str(run), str(tmp_path / "rows.npy")]) == 1
+    assert "rows.npy, row 2: the network's outputs are not finite" in capsys.readouterr().err

@@ -89,3 +89,8 @@ def test_missing_runs_are_named_and_have_code_1(capsys, tmp_path):
     assert "gone is not a run" in capsys.readouterr().err
     assert main(["report", str(tmp_path)]) == 1
     assert "there is no run in" in capsys.readouterr().err
+
+
+def test_an_interpolation_of_shapes_has_two_ends(capsys):
+    assert main(["sample", "interpolate", "run", "--index", "0,1", "--steps", "1"]) == 2
+    assert "--steps: an interpolation has at least its 2 ends, got 1" in capsys.readouterr().err

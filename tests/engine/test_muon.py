@@ -116,3 +116,15 @@ def test_bad_values_are_refused():
         Muon(0.0)
     with pytest.raises(ValueError, match="momentum must be at least 0 and below 1"):
         Muon(0.1, momentum=1.0)
+
+
+def test_a_weight_of_zeros_begins_to_learn():
+    model = network()
+    nn.init.zeros_(model[0].weight)
+    optimizer = Muon(lr=0.1, others=OTHERS).build(model.parameters())
+    optimizer.zero_grad()
+    gradient = torch.randn_like(model[0].weight)
+    model[0].weight.grad = gradient.clone()
+    optimizer.step()
+    expected = -0.1 * orthogonalize(1.8 * gradient)  # G + 0.8 B, and B = G in the first step
+    torch.testing.assert_close(model[0].weight.detach(), expected, rtol=0.02, atol=1e-3)

@@ -345,3 +345,14 @@ def test_a_fresh_layer_keeps_the_variance(layer, order, widths):
     make = LAYERS[layer](order, NORMS["instance"])
     y = make(*widths, spirals)(torch.randn(20, 500, widths[0]))
     assert 0.5 < y.var().item() < 2.1  # of NCP-Skip, 1 + (N - 1) / N where the input is carried over as it is
+
+
+def test_pca_of_repeated_shapes_is_a_projection():
+    """Five shapes have four directions around their mean; the other components must not count one of them twice."""
+    shapes = 100 * torch.randn(5, 40, 3, dtype=torch.float64).repeat(8, 1, 1)
+    mean, pca = shapes.mean(0), MeshPCA(40, 16).double()
+    pca.fit(shapes, mean, torch.ones(40, 3))
+    components = pca.components.detach()
+    torch.testing.assert_close(components.T @ components, torch.eye(16, dtype=torch.float64))
+    directions = torch.linalg.svd((shapes - mean).flatten(1)).Vh[:4]
+    torch.testing.assert_close(directions @ components @ components.T, directions)

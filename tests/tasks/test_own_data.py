@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 
 import pytest
@@ -152,3 +153,17 @@ def test_a_file_name_that_python_cannot_import_is_refused(tmp_path, monkeypatch,
     assert main(["init", "my-experiment.py"]) == 2
     assert main(["init", "my_experiment.txt"]) == 2
     assert not list(tmp_path.iterdir())
+
+
+def test_a_single_class_is_refused(tmp_path, capsys):
+    folder = make_images(tmp_path / "halves", count=5)
+    shutil.rmtree(folder / "dark above")
+    assert main(["train", "images", "--data", str(folder)]) == 2
+    assert "halves has 1 class: a classifier needs a folder for each of 2 or more" in capsys.readouterr().err
+
+
+def test_the_smallest_set_there_can_be_is_trained_on(tmp_path):
+    """Two training images: in batches of one image, batch norm would have nothing to average over."""
+    folder = make_images(tmp_path / "few", count=3, size=(8, 8))
+    words = ["train", "images", "--data", str(folder), "--out", str(tmp_path / "runs")]
+    assert main([*words, "--set", "epochs=1"]) == 0

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -94,13 +95,14 @@ def test_cards_say_how_they_are_read():
         ["optimizer=AdamW", "optimizer.lr=0.003"],
         ["schedule=LinearDecay", "epochs=3"],
         ["range_penalty=none", "compile=true"],
-        ["teacher.run=runs/teacher/seed-0", "teacher.weight=0.5", "model.widths=4,8"],
+        ["teacher.run=runs/a teacher/seed-0", "teacher.weight=0.5", "model.widths=4,8"],
+        ["robust=Certified", "robust.eps=0.1", "robust.linear=no"],
     ],
     ids=lambda changes: changes[0],
 )
 def test_the_command_of_a_card_makes_the_same_recipe(changes):
     recipe = recipes.get_recipe("cifar10_strict", "medium", changes)
-    words = training_command(recipe).split()
+    words = shlex.split(training_command(recipe))
     assert words[:5] == ["pinets", "train", "cifar10_strict", "--scale", "medium"]
     assert recipes.get_recipe("cifar10_strict", "medium", words[6::2]) == recipe
 

@@ -139,3 +139,10 @@ def test_report_shows_in_a_browser_without_a_network(run):
         browser.close()
     assert requests == [(folder / "report.html").as_uri()]
     assert problems == []
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_training(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setattr("pinets.tasks.quickstart._run", lambda *_: pytest.fail("it trains"))
+    with pytest.raises(OSError, match="file"):
+        quickstart(tmp_path / "file" / "runs")

@@ -64,8 +64,14 @@ def test_a_group_of_another_kind_keeps_what_it_can_hold():
     assert set_values(warm, ["schedule=Plateau"]).schedule == Plateau()  # counts in whole epochs
     then = Warmup(then=MultiStep((1,)))
     assert set_values(Toy(schedule=then), ["schedule=Warmup"]).schedule == then
-    with pytest.raises(RecipeError, match=r"schedule: .*missing .*'milestones'"):
+    with pytest.raises(
+        RecipeError, match=r"schedule=MultiStep needs schedule\.milestones as well: set it after schedule"
+    ):
         set_values(warm, ["schedule=MultiStep"])
+    steps = ["schedule=MultiStep", "epochs=9", "schedule.milestones=3,4", "schedule.gamma=0.5"]
+    assert set_values(warm, steps).schedule == MultiStep((3, 4), gamma=0.5)
+    with pytest.raises(RecipeError, match=r"schedule\.milestones must be .*, got 'soon'"):
+        set_values(warm, ["schedule=MultiStep", "schedule.milestones=soon"])
     with pytest.raises(RecipeError, match="schedule: gamma must be above 0 and below 1, got 2"):
         set_values(Toy(schedule=MultiStep((1,), gamma=2.0)), ["schedule=Plateau"])
 
@@ -144,5 +150,8 @@ def test_a_part_that_a_recipe_does_not_have_begins_with_one_of_its_values():
         set_values(plain, ["teacher.weight=0.5"])
     with pytest.raises(RecipeError, match=r"no key .*range_penalty\.limi.*; did you mean .*limit"):
         set_values(plain, ["range_penalty.limi=3"])
-    with pytest.raises(RecipeError, match=r"robust is a single value"):  # of two kinds
+    with pytest.raises(
+        RecipeError, match=r"robust is none: choose first what it is, robust=Robust or robust=Certified"
+    ):
         set_values(plain, ["robust.eps=0.1"])
+    assert set_values(plain, ["robust=Robust", "robust.eps=0.1"]).robust.eps == 0.1

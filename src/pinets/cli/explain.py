@@ -32,12 +32,14 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from pinets._files import make_writable_folder
     from pinets.tasks import ClassificationRecipe
     from pinets.tasks.classification.explain import explain, write_explanation
 
     found = resolve_model(args.source, data_dir=args.data)
     if not isinstance(found.recipe, ClassificationRecipe):
         raise UsageError(f"{args.source} is not a trained classifier")
+    make_writable_folder(args.out)
     images, labels = found.data.read("test", args.images)
     explained = explain(
         found.network,

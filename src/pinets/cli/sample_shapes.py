@@ -73,6 +73,8 @@ def _add_interpolate(words: Words) -> None:
 
 def run_interpolate(args: argparse.Namespace) -> int:
     _require_count(args.index, 2, "the first and the last shape, as 0,60")
+    if args.steps < 2:
+        raise UsageError(f"--steps: an interpolation has at least its 2 ends, got {args.steps}")
     model, shapes = _load(args)
     for number, shape in enumerate(model.interpolate(shapes[0], shapes[1], args.steps)):
         _write(model, args, f"step-{number}", shape)

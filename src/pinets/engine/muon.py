@@ -73,5 +73,6 @@ class MuonOptimizer(torch.optim.SGD):
                     state["direction"] = torch.zeros_like(weight)
                 direction = state["direction"].mul_(momentum).add_(weight.grad)
                 weight.grad = orthogonalize(weight.grad.add(direction, alpha=momentum))
-                weight.mul_(len(weight) ** 0.5 / weight.norm())
+                # a weight of zeros has no direction, and stays
+                weight.mul_(len(weight) ** 0.5 / weight.norm().clamp_min(torch.finfo(weight.dtype).tiny))
         return super().step(closure)

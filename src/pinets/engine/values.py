@@ -7,7 +7,7 @@ answered with the nearest one that does.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from pinets import _storage
@@ -40,6 +40,8 @@ def from_json(expected: Any, content: Any, key: str = "recipe") -> Any:
 def set_values(recipe: T, changes: Iterable[str]) -> T:
     """Apply changes of the form ``key=value``, from left to right.
 
+    A part of another kind takes the values that it needs from the changes after it.
+
     >>> from pinets.engine.optimization import SGD
     >>> set_values(SGD(lr=0.1), ["momentum=0.9", "nesterov=true"])
     SGD(lr=0.1, momentum=0.9, weight_decay=0.0, nesterov=True)
@@ -51,12 +53,9 @@ def set_values(recipe: T, changes: Iterable[str]) -> T:
     pinets.engine.values.RecipeError: lr must be a number, got 'fast'
     """
     options: dict[str, list[str]] = {}  # the keys of options, by the part that has them
-    for change in changes:
-        key, separator, text = change.partition("=")
-        key = key.strip()
-        if not separator or not key:
-            raise RecipeError(f"a change must have the form key=value, got {change!r}")
-        recipe = _set(recipe, key.split("."), text.strip(), "")
+    pairs = list(map(_key_and_text, changes))
+    for number, (key, text) in enumerate(pairs, start=1):
+        recipe = _set(recipe, key.split("."), text, "", dict(pairs[number:]))
         if part := _part_with_options(recipe, key):
             options.setdefault(part, []).append(key)
     for part, keys in options.items():  # only now: they may fit each other alone
@@ -67,6 +66,13 @@ def set_values(recipe: T, changes: Iterable[str]) -> T:
     return recipe
 
 
+def _key_and_text(change: str) -> tuple[str, str]:
+    key, separator, text = change.partition("=")
+    if not separator or not key.strip():
+        raise RecipeError(f"a change must have the form key=value, got {change!r}")
+    return key.strip(), text.strip()
+
+
 def _part_with_options(recipe: Any, key: str) -> str:
     """The part of a recipe whose option a key is, such as ``model`` for ``model.width``; empty for any other key."""
     part, _, name = key.partition(".")
@@ -74,7 +80,7 @@ def _part_with_options(recipe: Any, key: str) -> str:
     return part if hasattr(found, "check_options") and name not in get_type_hints(type(found)) else ""
 
 
-def _set(value: Any, path: list[str], text: str, done: str) -> Any:
+def _set(value: Any, path: list[str], text: str, done: str, later: Mapping[str, str]) -> Any:
     name, *rest = path
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         raise RecipeError(f"{done} is a single value: it has no key {name!r}")
@@ -87,8 +93,10 @@ def _set(value: Any, path: list[str], text: str, done: str) -> Any:
     try:
         if rest and old is None and (part := _only_dataclass(hints[name])) is not None:
             new = _begin(part, rest, text, key)
+        elif rest and old is None and (kinds := _dataclasses(hints[name])):
+            raise RecipeError(f"{key} is none: choose first what it is, {' or '.join(f'{key}={k}' for k in kinds)}")
         else:
-            new = _set(old, rest, text, key) if rest else parse(hints[name], text, key, old)
+            new = _set(old, rest, text, key, later) if rest else parse(hints[name], text, key, old, later)
         return dataclasses.replace(value, **{name: new})
     except RecipeError:  # names its key already
         raise
@@ -98,8 +106,16 @@ def _set(value: Any, path: list[str], text: str, done: str) -> Any:
 
 def _only_dataclass(hint: Any) -> type | None:
     """The only dataclass a key may hold; None if there are several or none."""
-    found = [option for option in get_args(hint) if dataclasses.is_dataclass(option)]
-    return found[0] if len(found) == 1 and isinstance(found[0], type) else None
+    found = _dataclasses(hint)
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _dataclasses(hint: Any) -> dict[str, type]:
+    """The dataclasses a key may hold, by name."""
+    options = (hint, *get_args(hint))
+    return {
+        option.__name__: option for option in options if isinstance(option, type) and dataclasses.is_dataclass(option)
+    }
 
 
 def _begin(part: type, path: list[str], text: str, done: str) -> Any:
@@ -108,15 +124,19 @@ def _begin(part: type, path: list[str], text: str, done: str) -> Any:
     hints = get_type_hints(part)
     if name not in hints or rest:
         raise RecipeError(unknown_key(".".join(path), hints, done))
-    try:
-        return part(**{name: parse(hints[name], text, f"{done}.{name}")})
-    except TypeError as error:
-        needed = [
-            field.name
-            for field in dataclasses.fields(part)
-            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        ]
-        raise RecipeError(f"{done} is none, and begins with {done}.{needed[0]}; got {done}.{name} first") from error
+    for needed in _needed(part):
+        if needed != name:
+            raise RecipeError(f"{done} is none, and begins with {done}.{needed}; got {done}.{name} first")
+    return part(**{name: parse(hints[name], text, f"{done}.{name}")})
+
+
+def _needed(part: type) -> list[str]:
+    """The values of a part that have no default."""
+    return [
+        field.name
+        for field in dataclasses.fields(part)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    ]
 
 
 def _further_inside(value: Any, name: str) -> str:
@@ -130,20 +150,29 @@ def _further_inside(value: Any, name: str) -> str:
     return f"there is no key {name!r}; did you mean {' or '.join(found)}?" if found else ""
 
 
-def parse(expected: Any, text: str, key: str, old: Any = None) -> Any:
+def parse(expected: Any, text: str, key: str, old: Any = None, later: Mapping[str, str] | None = None) -> Any:
     """Read a value of the expected type from text.
 
-    The name of a dataclass makes one with the values of ``old`` that it can hold.
+    The name of a dataclass makes one with the values of ``old`` that it can hold; others that it needs are among the
+    changes that follow, ``later``.
 
     >>> parse(tuple[int, ...], "2,2,1,1", "model.depths")
     (2, 2, 1, 1)
     >>> parse(int | None, "none", "data.limit"), parse(str | None, "none", "metric")
     (None, None)
     """
-    for option in (expected, *get_args(expected)):
-        if dataclasses.is_dataclass(option) and isinstance(option, type) and text == option.__name__:
-            hints = {name: hint for name, hint in get_type_hints(option).items() if hasattr(old, name)}
-            return option(**{name: getattr(old, name) for name in hints if _fits(hints[name], getattr(old, name))})
+    if (option := _dataclasses(expected).get(text)) is not None:
+        hints = get_type_hints(option)
+        kept = [name for name, hint in hints.items() if hasattr(old, name) and _fits(hint, getattr(old, name))]
+        values = {name: getattr(old, name) for name in kept}
+        for name in _needed(option):
+            if name in values:
+                continue
+            inner = f"{key}.{name}"
+            if later is None or inner not in later:
+                raise RecipeError(f"{key}={text} needs {inner} as well: set it after {key}")
+            values[name] = parse(hints[name], later[inner], inner)
+        return option(**values)
     for reading in _readings(text):
         if _fits(expected, reading):
             return from_json(expected, reading)

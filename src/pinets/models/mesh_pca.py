@@ -41,7 +41,8 @@ class MeshPCA(nn.Module):
         few = len(centred) < centred.shape[1]  # take the smaller of the two Gram matrices
         _, vectors = torch.linalg.eigh(centred @ centred.T if few else centred.T @ centred)
         largest = vectors[:, -self.latent :].flip(1)
-        components = nn.functional.normalize(centred.T @ largest, dim=0) if few else largest
+        # orthonormal also where the shapes have fewer independent directions than components
+        components = torch.linalg.qr(centred.T @ largest).Q if few else largest
         self.components.copy_(components)
         self.scale.copy_(scale)
 

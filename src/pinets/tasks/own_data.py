@@ -104,6 +104,8 @@ def mesh_recipe(folder: Path, network: str = "ncp") -> AutoencodingRecipe:
 
 
 def _classifier(folder: Path, network: str, model: Model, data: Images | Speech, count: int) -> ClassificationRecipe:
+    if data.classes < 2:
+        raise DataError(f"{folder} has {data.classes} class: a classifier needs a folder for each of 2 or more")
     batch = _batch(count, most=64)
     return ClassificationRecipe(
         name=_name(folder, network),
@@ -125,8 +127,8 @@ def _name(folder: Path, network: str) -> str:
 
 
 def _batch(samples: int, *, most: int) -> int:
-    """A power of two, so small that an epoch has at least four batches."""
-    return max(1, min(most, 1 << max(0, (samples // 4).bit_length() - 1)))
+    """A power of two, so small that an epoch has at least four batches; at least 2, which batch norm needs."""
+    return max(2, min(most, 1 << max(0, (samples // 4).bit_length() - 1)))
 
 
 def _epochs(samples: int, batch: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
@@ -90,10 +91,11 @@ def training_command(recipe: Recipe) -> str:
         return ""
     known = replace(get_recipe(base, recipe.scale), name=recipe.name)
     scale = "" if recipe.scale == "full" else f" --scale {recipe.scale}"
-    changes = _changes(to_json(known), to_json(recipe))
-    return f"pinets train {base}{scale}" + "".join(
-        f" --set {key.replace('model.options.', 'model.')}={_as_text(value)}" for key, value in changes
-    )
+    changes = [
+        f"{key.replace('model.options.', 'model.')}={_as_text(value)}"
+        for key, value in _changes(to_json(known), to_json(recipe))
+    ]
+    return f"pinets train {base}{scale}" + "".join(f" --set {shlex.quote(change)}" for change in changes)
 
 
 def _changes(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any]]:
@@ -102,9 +104,9 @@ def _changes(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any]]:
         if old != new:
             yield key, new
         return
-    if isinstance(old, dict) and old.get("kind") != new.get("kind"):
-        yield key, new["kind"]
     before = old if isinstance(old, dict) else {}
+    if before.get("kind") != new.get("kind"):
+        yield key, new["kind"]
     for name, value in new.items():
         if name != "kind" and (name not in before or before[name] != value):
             yield from _changes(before.get(name), value, f"{key}.{name}" if key else name)

@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 
 from pinets import spec
 from pinets._extras import require
-from pinets._files import PathLike, write_bytes
+from pinets._files import PathLike, make_writable_folder, write_bytes
 from pinets._progress import Progress
 from pinets._storage import write_json
 from pinets.algebra import Certificate, certify
@@ -165,6 +165,7 @@ def quickstart(
     for needed in ("matplotlib", "safetensors"):  # fail before a minute of training, not after it
         require(needed, extra="train")
     folder = Path(out)
+    make_writable_folder(folder)
     digits, field = load_digits(), contenders()
     runs = len(field) * (seeds + len(DECAYS) - 1)
     with _one_thread(), Progress("quickstart", runs, unit="run", stays=False, every_seconds=10.0) as bar:

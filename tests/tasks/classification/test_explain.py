@@ -53,3 +53,22 @@ def test_pictures_and_numbers_are_written(explained, tmp_path):
     numbers = json.loads((tmp_path / "explain.json").read_text())
     assert numbers["mean_effective_rank"]["2"] == pytest.approx(float(found.spectra[2].effective_rank.mean()))
     assert drawing_png(class_figure(found, 0))[:4] == b"\x89PNG"
+
+
+class Squares(torch.nn.Module):
+    """Two sums of squares: polynomials without linear terms."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([[4.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 5.0]]))
+
+    def forward(self, x):
+        z = x.flatten(1)
+        return (z * z) @ self.weight.T
+
+
+def test_patterns_without_linear_terms_have_unit_length_and_one_class_of_images_is_enough():
+    images = torch.randn(5, 1, 2, 2)
+    found = explain(Squares(), images, torch.zeros(5, dtype=torch.int64), classes=("a", "b"), components=2)
+    torch.testing.assert_close(found.patterns.abs(), torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 1.0]]))
+    assert all(0 <= share <= 1 for pair in found.pulled.values() for share in pair)

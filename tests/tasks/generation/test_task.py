@@ -13,7 +13,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from pinets.engine.nonfinite import NonFiniteError
 from pinets.engine.run import RunFolder
+from pinets.models import create_model
 from pinets.tasks.generation.losses import Hinge, NonSaturating, Wasserstein
+from pinets.tasks.generation.recipe import _group_mismatches
 
 
 def weights(folder, step=6):
@@ -165,3 +167,14 @@ def test_two_processes_give_the_result_of_one(toy_gan, torchrun, tmp_path):
         torch.testing.assert_close(
             two[name], tensor, rtol=1e-4, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
         )
+
+
+@pytest.mark.parametrize("batch", [2, 4, 6, 8])
+def test_generated_images_never_change_the_scores_of_real_ones(batch):
+    """StyleGAN's discriminator compares images in groups of 4: batches that would mix both kinds are refused."""
+    torch.manual_seed(0)
+    discriminator = create_model("stylegan_discriminator", size=16, base=64, most=8)
+    real, fake = torch.randn(2, batch, 3, 16, 16)
+    alone, beside = discriminator(real), discriminator(torch.cat([real, 9 * fake]))[:batch]
+    mixed = not torch.allclose(alone, beside, atol=1e-5)
+    assert mixed == bool(_group_mismatches(discriminator, batch))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pinets.report import drawing_png
-from pinets.tasks.meshes.drawing import animate_shapes, draw_shapes
+from pinets.tasks.meshes.drawing import _largest, animate_shapes, draw_shapes
 
 image = pytest.importorskip("PIL.Image")
 pytest.importorskip("matplotlib")
@@ -34,3 +34,8 @@ def test_an_animation_has_a_picture_for_each_frame():
     found = image.open(io.BytesIO(content))
     assert found.n_frames == 3
     assert found.info["loop"] == 0
+
+
+def test_the_colour_scale_of_many_values_is_their_quantile():
+    errors = torch.arange(17_000_000, dtype=torch.float32)  # more than torch.quantile takes
+    assert _largest({"made": errors}) == pytest.approx(0.99 * (len(errors) - 1), rel=1e-6)

@@ -247,3 +247,24 @@ def test_the_report_of_a_run_shows_errors_by_shape_and_by_vertex(data, tmp_path,
     assert "the autoencoder is a polynomial of degree 1 in the coordinates of the vertices" in page
     assert "histogram of the errors" in page
     assert "mean error of each vertex" in page
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ("data.limit=-3", "data.limit: limit must be at least 2, got -3"),
+        ("data.limit=1", "data.limit: limit must be at least 2, got 1"),
+        ("data.vertices=0", "data.vertices: vertices must be at least 1, got 0"),
+        ("data.millimetres=-1", "data.millimetres: millimetres must be above 0, got -1"),
+        ("data.sequence=0", "data.sequence: sequence must be at least 1, got 0"),
+    ],
+)
+def test_values_that_no_shapes_have_are_refused_before_they_are_read(change, message):
+    with pytest.raises(ValueError, match=message):
+        recipes.get_recipe("motions_spiral", "small", [change])
+
+
+def test_more_vertices_than_the_shapes_have_are_refused_by_name(data):
+    recipe = recipes.get_recipe("coma_spiral", "small", ["data.vertices=99999"])
+    with pytest.raises(ValueError, match=r"data\.vertices is 99999, but the shapes of mesh_faces have \d+"):
+        recipe.data.load(data)

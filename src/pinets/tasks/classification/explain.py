@@ -119,7 +119,8 @@ def adversarial_patterns(network: nn.Module, traced: Traced, outputs: int) -> Te
     found = spectra(traced, example, outputs=contrasts)
     leading = found.values.argmax(1)
     vectors = found.vectors[torch.arange(outputs), leading].to(example)
-    return vectors * torch.sign((slopes.reshape(outputs, -1) * vectors).sum(1, keepdim=True))
+    raised = (slopes.reshape(outputs, -1) * vectors).sum(1, keepdim=True)
+    return torch.where(raised < 0, -vectors, vectors)  # either sign where there are no linear terms
 
 
 def _pulled(network: nn.Module, images: Tensor, labels: Tensor, patterns: Tensor) -> dict[float, tuple[float, float]]:
@@ -133,6 +134,8 @@ def _pulled(network: nn.Module, images: Tensor, labels: Tensor, patterns: Tensor
             hits = []
             for target, pattern in enumerate(kind):
                 others = some[theirs != target]
+                if not len(others):  # all images are of this class: none is left to be pulled to it
+                    continue
                 with torch.no_grad():
                     predicted = network(others + norm * pattern.to(others).reshape(images.shape[1:])).argmax(1)
                 hits.append(float((predicted == target).double().mean()))

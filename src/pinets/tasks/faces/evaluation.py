@@ -259,7 +259,7 @@ def evaluate_ijb(
         )
     data = next(folder.glob("*_face_tid_mid.txt")).name.removesuffix("_face_tid_mid.txt").upper()
     settings = {"mirror images": source.mirror_images}
-    rows = source.rows(faces)
+    rows = source.rows(faces, len(meta.images))
     results = score_ijb(source.model, data.replace("IJB", "IJB-"), rows, meta, pooling, settings=settings)
     return _finish(results, out)
 

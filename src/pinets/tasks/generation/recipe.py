@@ -20,6 +20,7 @@ from pinets.engine.model import Network, put_channels_last
 from pinets.engine.optimization import Adam, Constant, LinearDecay, require_range
 from pinets.engine.randomness import seed_everything, seed_processes_apart
 from pinets.engine.recipe import InputInfo, Recipe
+from pinets.models.stylegan import MinibatchDeviation
 from pinets.tasks.generation.losses import Hinge, NonSaturating, Wasserstein
 from pinets.tasks.generation.measurement import Measurement
 from pinets.tasks.generation.metrics import TensorSource, get_protocol, protocol_names
@@ -189,6 +190,7 @@ class GenerationRecipe(Recipe):
                     put_channels_last(network, torch.device("cpu"))
         shape = None if data is None else _image_shape(data.train)
         found.mismatches += _image_mismatches(networks["model"], networks["discriminator"], shape)
+        found.mismatches += _group_mismatches(networks["discriminator"], self.batch)
         if data is not None:
             self._look_at_batches(found, len(data.train))
             with found.of("metric"), torch.random.fork_rng(devices=[]):
@@ -204,7 +206,9 @@ class GenerationRecipe(Recipe):
                 put_channels_last(network, accelerator.device)
         generator, discriminator = networks["model"], networks["discriminator"]
         latent: Any = generator.latent
-        if found := _image_mismatches(generator, discriminator, _image_shape(data.train)):
+        found = _image_mismatches(generator, discriminator, _image_shape(data.train))
+        found += _group_mismatches(discriminator, self.batch // accelerator.num_processes)
+        if found:
             raise ValueError("; ".join(found))
 
         def noise(count: int) -> Tensor:
@@ -270,6 +274,17 @@ def _image_mismatches(generator: nn.Module, discriminator: nn.Module, real: tupl
                 f"change discriminator.channels or discriminator.size ({error})"
             )
     return found
+
+
+def _group_mismatches(discriminator: nn.Module, batch: int) -> list[str]:
+    """Real and generated images pass the discriminator as one batch, and must not share a group of it."""
+    groups = {layer.group for layer in discriminator.modules() if isinstance(layer, MinibatchDeviation)}
+    return [
+        f"batch: the discriminator compares the images in groups of {group}, and {batch} (in each process) is no "
+        "multiple of it: a group would hold real and generated images"
+        for group in groups
+        if batch % group
+    ]
 
 
 def draw_noise(name: NoiseName, count: int, latent: int, device: torch.device | str = "cpu") -> Tensor:

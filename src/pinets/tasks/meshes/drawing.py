@@ -6,6 +6,7 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -94,10 +95,11 @@ def animate_shapes(sequences: Mapping[str, Tensor], faces: Tensor, errors: Mappi
     canvas = agg.FigureCanvasAgg(figure)
     figure.set_dpi(_GIF_DPI)
     images = []
+    largest = _largest(errors)
     for frame in range(len(next(iter(sequences.values())))):
         for name, surface in surfaces.items():
             shown = errors[name][frame] if name in errors else None
-            corners, colors = _surface(sequences[name][frame], faces, shown, _largest(errors))
+            corners, colors = _surface(sequences[name][frame], faces, shown, largest)
             surface.set_verts(corners)
             surface.set_facecolor(colors)
         canvas.draw()
@@ -156,4 +158,6 @@ def _box(shapes: Mapping[str, Tensor]) -> list[list[float]]:
 def _largest(errors: Mapping[str, Tensor]) -> float:
     """The end of the colour scale: the error that one vertex in a hundred exceeds."""
     values = torch.cat([error[torch.isfinite(error)] for error in errors.values()]) if errors else torch.ones(1)
-    return float(values.double().quantile(0.99)) if len(values) else 1.0
+    if not len(values):
+        return 1.0
+    return float(np.quantile(values.double().numpy(), 0.99))  # torch's takes at most 16 million values

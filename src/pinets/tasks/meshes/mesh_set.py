@@ -156,12 +156,13 @@ class Standardize(Transform):
         """From the training shapes; a coordinate that never changes keeps its scale."""
         if len(shapes) < 2:
             raise DataError(f"a deviation needs at least two shapes, got {len(shapes)}")
-        mean = shapes.mean(dim=0)
-        deviation = torch.zeros_like(mean)
-        for few in shapes.split(256):  # without a second copy of all shapes
-            deviation += (few - mean).square().sum(dim=0)
-        deviation = (deviation / (len(shapes) - 1)).sqrt()
-        return cls(mean, torch.where(deviation > 1e-6 * deviation.max(), deviation, 1.0))
+        # a few at a time: without a copy of all shapes in float64, whose rounding hides no constant coordinate
+        parts = shapes.split(256)
+        mean = torch.stack([few.double().sum(dim=0) for few in parts]).sum(dim=0) / len(shapes)
+        squares = torch.stack([(few.double() - mean).square().sum(dim=0) for few in parts]).sum(dim=0)
+        deviation = (squares / (len(shapes) - 1)).sqrt()
+        varies = deviation > 1e-6 * deviation.max()
+        return cls(mean.to(shapes.dtype), torch.where(varies, deviation, 1.0).to(shapes.dtype))
 
     def apply(self, inputs: Tensor, uniforms: Tensor) -> Tensor:
         return (inputs - self.mean.to(inputs.device)) / self.deviation.to(inputs.device)

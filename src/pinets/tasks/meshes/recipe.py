@@ -69,10 +69,22 @@ class Shapes:
     millimetres: float | None = None
     sequence: int | None = None
 
+    def __post_init__(self) -> None:
+        require_range("vertices", self.vertices, at_least=1)
+        if self.limit is not None:
+            require_range("limit", self.limit, at_least=2)  # a deviation needs two
+        if self.millimetres is not None:
+            require_range("millimetres", self.millimetres, above=0)
+        if self.sequence is not None:
+            require_range("sequence", self.sequence, at_least=1)
+
     def load(self, data_dir: str | Path | None) -> Splits[MeshSet]:
         given = {"split": self.split, "millimetres": self.millimetres, "sequence": self.sequence}
         options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         splits = load(self.name, data_dir, **options)
+        own = len(splits.train.template.vertices)
+        if self.reduced and self.vertices > own:
+            raise ValueError(f"data.vertices is {self.vertices}, but the shapes of {self.name} have {own}")
         if self.reduced:
             splits = reduce_shapes(splits, self.vertices)
         found = len(splits.train.template.vertices)

@@ -369,3 +369,22 @@ def test_folders_of_people(tmp_path):
 def test_an_empty_folder_says_what_it_may_hold(tmp_path):
     with pytest.raises(MissingDataError, match=r"neither train\.rec, nor train-\*\.tar, nor a folder for each person"):
         open_identities(tmp_path, WHOLE)
+
+
+def test_images_of_two_identities_are_read_one_by_one(tmp_path):
+    images = {key: item(label, png(key)) for key, label in ((1, 0), (2, 0), (3, 1), (4, 1))}
+    path = write(tmp_path, {0: item([5.0, 7.0]), **images, 5: item([1.0, 3.0]), 6: item([2.0, 5.0])})
+    told = []
+    faces = open_records(path, WHOLE, Damage(tell=told.append))
+    assert faces.labels.tolist() == [0, 0, 1, 1]
+    assert faces.in_memory().images[:, 0, 0, 0].tolist() == [1, 2, 3, 4]
+    assert "the record 6 of an identity names images 2 to 4, which others have" in told[0]
+
+
+def test_a_small_pack_cannot_name_more_images_than_it_has(tmp_path):
+    """Each of many identities names the same images: their number must not be multiplied."""
+    people = 50
+    identities = {2 + number: item([1.0, 2.0 + people]) for number in range(people)}
+    path = write(tmp_path, {0: item([2.0, 2.0 + people]), 1: item(0, png(1)), **identities})
+    faces = open_records(path, WHOLE, Damage(tell=[].append))
+    assert len(faces) <= people + 2

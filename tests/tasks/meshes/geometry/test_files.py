@@ -32,6 +32,46 @@ def test_obj_keeps_unreferenced_and_equal_vertices(tmp_path):
     assert mesh.faces.tolist() == [[0, 2, 4], [1, 2, 4]]
 
 
+_SEAM = """mtllib colours.mtl
+v 0 0 0
+v 1 0 0
+v 2 0 0
+v 0 1 0
+v 1 1 0
+v 2 1 0
+v 9 9 9
+vt 0 0
+vt 1 0
+vn 0 0 1
+usemtl red
+f 1/1/1 2/2/1 5/2/1
+f 1/1/1 5/2/1 4/1/1
+usemtl blue
+f 2/1/1 3/2/1 6/2/1
+f -6//1 -2//1 -3//1
+"""
+
+
+def test_obj_is_not_cut_where_texture_or_material_change(tmp_path):
+    (tmp_path / "colours.mtl").write_text("newmtl red\nKd 1 0 0\nnewmtl blue\nKd 0 0 1\n")
+    (tmp_path / "seam.obj").write_text(_SEAM)
+    mesh = read_mesh(tmp_path / "seam.obj")
+    assert mesh.vertices.tolist() == [[0, 0, 0], [1, 0, 0], [2, 0, 0], [0, 1, 0], [1, 1, 0], [2, 1, 0], [9, 9, 9]]
+    assert mesh.faces.tolist() == [[0, 1, 4], [0, 4, 3], [1, 2, 5], [1, 5, 4]]
+
+
+def test_ply_is_not_cut_where_the_texture_changes(tmp_path):
+    header = (
+        "ply\nformat ascii 1.0\nelement vertex 4\nproperty float x\nproperty float y\nproperty float z\n"
+        "element face 2\nproperty list uchar int vertex_indices\nproperty list uchar float texcoord\nend_header\n"
+    )
+    body = "0 0 0\n1 0 0\n1 1 0\n0 1 0\n3 0 1 2 6 0 0 1 0 1 1\n3 0 2 3 6 .5 .5 .6 .6 0 1\n"
+    (tmp_path / "seam.ply").write_text(header + body)
+    mesh = read_mesh(tmp_path / "seam.ply")
+    assert mesh.vertices.tolist() == [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]
+    assert mesh.faces.tolist() == [[0, 1, 2], [0, 2, 3]]
+
+
 def test_faces_with_more_corners_become_triangles(tmp_path):
     path = tmp_path / "square.off"
     path.write_text("OFF\n4 1 0\n0 0 0\n1 0 0\n1 1 0\n0 1 0\n4 0 1 2 3\n")
@@ -43,6 +83,7 @@ def test_faces_with_more_corners_become_triangles(tmp_path):
     [
         ("a.obj", "v 0 0 nan\nv 1 0 0\nv 0 1 0\nf 1 2 3\n", "vertex 0 is .*1 are not finite"),
         ("a.obj", "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 9\n", "a.obj: a face names a vertex that does not exist"),
+        ("a.obj", "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 0 1 2\n", "a.obj: a face names a vertex that does not exist"),
         ("a.obj", "v 0 0 0\nv 1 0 0\n", "a.obj: there are no triangles in it"),
         ("a.off", "OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 7\n", "a.off"),
         ("a.ply", "not a mesh", "cannot be read as a mesh"),

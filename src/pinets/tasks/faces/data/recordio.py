@@ -163,6 +163,7 @@ def _identity_ranges(file: BinaryIO, offsets: dict[int, int], damage: Damage) ->
         return [], False
     first, last = map(int, head.labels[:2])
     ranges: list[range] = []
+    taken: set[int] = set()
     for key in range(first, last):
         if key not in offsets:  # and who knows how many more: a damaged head may announce any number
             damage.note(
@@ -170,7 +171,15 @@ def _identity_ranges(file: BinaryIO, offsets: dict[int, int], damage: Damage) ->
             )
             break
         try:
-            ranges.append(_identity_range(file, offsets, key))
+            span = _identity_range(file, offsets, key)
+            # an image is of one identity; and a small file must not name billions
+            if len(taken) + len(span) > len(offsets) or not taken.isdisjoint(span):
+                raise DataError(
+                    f"{file.name}: the record {key} of an identity names images {span.start} to {span.stop - 1}, which "
+                    "others have, or more than there are"
+                )
+            taken.update(span)
+            ranges.append(span)
         except DataError as error:
             damage.note(error)
     return ranges, 0 < len(ranges) == last - first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ from torch import Tensor
 
 from pinets._extras import require
 from pinets._files import write_bytes
-from pinets._nearest import did_you_mean
 from pinets.operators.mesh import Mesh, MeshError
 
 __all__ = ["SUFFIXES", "read_mesh", "write_mesh"]
@@ -26,13 +26,11 @@ def read_mesh(path: str | Path) -> Mesh:
     """
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
-        raise MeshError(f"{path}: meshes are read from {', '.join(SUFFIXES)}{did_you_mean(path.suffix, SUFFIXES)}")
+        raise MeshError(f"{path}: meshes are read from {', '.join(SUFFIXES)}")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
-    trimesh = require("trimesh", extra="mesh")
     try:
-        # process=False keeps every vertex, in the order of the file
-        found = trimesh.load(path, force="mesh", process=False, maintain_order=True)
+        found = _load(path)
         if len(found.faces) == 0:
             raise MeshError("there are no triangles in it")
         if path.suffix.lower() == ".stl":
@@ -48,6 +46,35 @@ def read_mesh(path: str | Path) -> Mesh:
         raise MeshError(f"{path}: a face names a vertex that does not exist ({error})") from error
     except Exception as error:  # trimesh raises many types for damaged files
         raise MeshError(f"{path} cannot be read as a mesh: {type(error).__name__}: {error}") from error
+
+
+def _load(path: Path) -> Any:
+    """What trimesh reads: every vertex of the file once and in its order, also where textures have seams."""
+    trimesh = require("trimesh", extra="mesh")
+    options = {"force": "mesh", "process": False, "maintain_order": True, "skip_materials": True, "fix_texture": False}
+    if path.suffix.lower() != ".obj":
+        return trimesh.load(path, **options)
+    bare = _without_textures(path.read_text(encoding="utf-8", errors="replace"))
+    return trimesh.load(io.StringIO(bare), file_type="obj", **options)
+
+
+def _without_textures(text: str) -> str:
+    """The positions and faces of an OBJ file alone: trimesh would cut the mesh where texture or material changes."""
+    lines, count = [], 0
+    for line in text.replace("\\\n", " ").splitlines():
+        kind, *words = line.partition("#")[0].split() or [""]
+        if kind == "v":
+            count += 1
+            lines.append(" ".join(["v", *words[:3]]))
+        elif kind == "f":
+            corners = [int(word.partition("/")[0]) for word in words]
+            if any(corner == 0 or corner < -count for corner in corners):
+                raise MeshError(
+                    f"a face names a vertex that does not exist ({line.strip()}; the first is 1, the last -1)"
+                )
+            places = (corner if corner > 0 else count + 1 + corner for corner in corners)
+            lines.append(" ".join(["f", *map(str, places)]))
+    return "\n".join(lines)
 
 
 def write_mesh(path: str | Path, vertices: Tensor, faces: Tensor, *, colors: Tensor | None = None) -> None:
