@@ -57,7 +57,9 @@ def set_values(recipe: T, changes: Iterable[str]) -> T:
         if not separator or not key:
             raise RecipeError(f"a change must have the form key=value, got {change!r}")
         recipe = _set(recipe, key.split("."), text.strip(), "")
-        if part := _part_with_options(recipe, key):
+        part, _, name = key.partition(".")
+        found = getattr(recipe, part, None)
+        if hasattr(found, "check_options") and name not in get_type_hints(type(found)):  # such as width of model.width
             options.setdefault(part, []).append(key)
     for part, keys in options.items():  # only now: they may fit each other alone
         try:
@@ -65,13 +67,6 @@ def set_values(recipe: T, changes: Iterable[str]) -> T:
         except (TypeError, ValueError) as error:
             raise RecipeError(f"{', '.join(keys)}: {error}") from error
     return recipe
-
-
-def _part_with_options(recipe: Any, key: str) -> str:
-    """The part of a recipe whose option a key is, such as ``model`` for ``model.width``; empty for any other key."""
-    part, _, name = key.partition(".")
-    found = getattr(recipe, part, None)
-    return part if hasattr(found, "check_options") and name not in get_type_hints(type(found)) else ""
 
 
 def _set(value: Any, path: list[str], text: str, done: str) -> Any:
