@@ -82,7 +82,8 @@ class Resolved:
         if self.card is not None:
             return self.card.classes
         if self.estimator is not None:
-            return _class_names(self.estimator)
+            names = getattr(self.estimator, "classes_", ())  # a classifier of two classes has a single score
+            return tuple(map(str, names)) if len(names) > 2 else None
         return None if self.run is None else self.run.inputs.classes
 
     @property
@@ -176,12 +177,6 @@ def resolve(text: str | Path, *, network: str | None = None, data_dir: str | Pat
             f"{text}: networks are read from .safetensors files, which pinets.spec.save writes, and from .skops"
         )
     return _from_expression(text)
-
-
-def _class_names(estimator: Any) -> tuple[str, ...] | None:
-    """The names of the classes, for classifiers with a score for each; one of two classes has a single score."""
-    classes = getattr(estimator, "classes_", ())
-    return tuple(map(str, classes)) if len(classes) > 2 else None
 
 
 def _from_weights(text: str, data_dir: str | Path | None) -> Resolved:

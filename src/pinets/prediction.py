@@ -85,7 +85,9 @@ class Predictor:
                 f"images, or a file exported from one"
             )
         channels, height, width = self.shape
-        crop = _read_crop(known.get("crop"), height)
+        crop: Crop = CentreCrop(height, resize=height)  # the whole image, scaled
+        if known.get("crop") is not None:
+            crop = from_json(CentreCrop, known["crop"], "preprocessing.crop")
         normalize = from_json(Normalize, {key: value for key, value in known.items() if key != "crop"}, "preprocessing")
         if height != width:
             raise DataError(f"{paths[0]}: the network takes {height}x{width}, and images are read as squares alone")
@@ -279,14 +281,6 @@ def _predict(predictor: Predictor, kind: str, paths: Sequence[str]) -> Iterator[
     for start in range(0, len(paths), _BATCH):
         part = paths[start : start + _BATCH]
         yield from predictor.answer(part, read(part))
-
-
-def _read_crop(known: Any, size: int) -> Crop:
-    """The crop of the run's evaluation; of a dataset without one, the centre of the image, scaled."""
-    if known is None:
-        return CentreCrop(size, resize=size)
-    crop: Crop = from_json(CentreCrop, known, "preprocessing.crop")
-    return crop
 
 
 def _read_file(path: str) -> bytes:

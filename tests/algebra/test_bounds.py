@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import cache, partial
+from functools import cache
 
 import pytest
 import torch
@@ -18,18 +18,8 @@ from pinets.algebra.domains.footprint import footprints
 from pinets.algebra.domains.interval import Interval
 from pinets.algebra.domains.norms import largest_sum_of_squares, spectral_norm
 from pinets.algebra.enclosure import Problem
+from tests.algebra.networks import CONV, Function
 from tests.attack.boxes import rational_ccp
-
-CONV = partial(nn.Conv2d, kernel_size=3, padding=1)
-
-
-class Function(nn.Module):
-    def __init__(self, function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.function(x)
 
 
 def trained_norm(channels, kind):

@@ -1,5 +1,3 @@
-from functools import partial
-
 import pytest
 import torch
 from torch import nn
@@ -10,19 +8,7 @@ from pinets.algebra import Certificate, NotPolynomialError, orders
 from pinets.algebra._certify import _same_form
 from pinets.algebra.domains.leading import Leading
 from pinets.testing import assert_polynomial
-
-CONV = partial(nn.Conv2d, kernel_size=3, padding=1)
-
-
-class Function(nn.Module):
-    """A network that is one function."""
-
-    def __init__(self, function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.function(x)
+from tests.algebra.networks import CONV, Function
 
 
 def vector(features: int = 6) -> torch.Tensor:

@@ -1,12 +1,9 @@
-from functools import partial
-
 import pytest
 import torch
 from torch import nn
 
 from pinets import CCP, NCP, NCPSkip, orders
-
-CONV = partial(nn.Conv2d, kernel_size=3, padding=1)
+from tests.algebra.networks import CONV
 
 
 def by_interpolation(model: nn.Module, z: torch.Tensor, degree: int) -> torch.Tensor:

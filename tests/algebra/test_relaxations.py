@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import nn
 
 from pinets import CCP, NCP
 from pinets.algebra import ball, bounds, interval_bounds
-
-CONV = partial(nn.Conv2d, kernel_size=3, padding=1)
+from tests.algebra.networks import CONV
 
 
 class Quadratic(nn.Module):

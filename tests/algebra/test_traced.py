@@ -22,15 +22,7 @@ from pinets.algebra import (
     trace,
 )
 from pinets.encrypted.compile import compile_network
-
-
-class Function(nn.Module):
-    def __init__(self, function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.function(x)
+from tests.algebra.networks import Function
 
 
 def test_a_traced_network_answers_as_the_module_does(monkeypatch):

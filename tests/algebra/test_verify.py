@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from functools import partial
 
 import pytest
 import torch
@@ -17,8 +16,7 @@ from pinets.algebra import NotPolynomialError, ball, bounds, margins, trace, ver
 from pinets.algebra.domains.interval import Interval
 from pinets.algebra.enclosure import Problem
 from pinets.algebra.shor import Quadratic, least_value
-
-CONV = partial(nn.Conv2d, kernel_size=3, padding=1)
+from tests.algebra.networks import CONV
 
 
 def random_quadratic(seed, symbols, products):

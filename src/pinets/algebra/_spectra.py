@@ -93,7 +93,9 @@ def spectra(
     forms, weights = _factors(model, example, degree)
     if outputs is not None:
         weights = weights @ outputs.to(weights).T
-    basis, small = _in_their_span(forms)
+    left, sizes, _ = torch.linalg.svd(forms.flatten(0, 1).T, full_matrices=False)
+    basis = left[:, : int((sizes > sizes[0] * 1e-12).sum())].T  # of the span of all forms, of shape (r, d)
+    small = forms @ basis.T
     if degree == 2:
         values, vectors = _eigenvectors(small, weights)
         found = values.shape[1]
@@ -120,14 +122,6 @@ def _factors(model: nn.Module | Traced, example: Inputs, degree: int) -> tuple[T
         raise ValueError(f"the network has no terms of degree {degree}, but of {known}")
     forms, weights = terms[degree]
     return forms, weights.reshape(len(weights), -1)
-
-
-def _in_their_span(forms: Tensor) -> tuple[Tensor, Tensor]:
-    """An orthonormal basis of all forms, of shape (r, d), and the forms in it."""
-    left, sizes, _ = torch.linalg.svd(forms.flatten(0, 1).T, full_matrices=False)
-    rank = int((sizes > sizes[0] * 1e-12).sum())
-    basis = left[:, :rank].T
-    return basis, forms @ basis.T
 
 
 def _eigenvectors(forms: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -148,7 +148,9 @@ def graph_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> Graph:
             constants[node.name] = getattr(exported.graph_module, node.target)
     outputs = [str(name) for name in signature.user_outputs]
     graph = Graph(_needed(exported.graph, outputs), constants, list(signature.user_inputs), outputs, sources=state)
-    if any(isinstance(size, torch.SymInt) for node in graph.nodes for size in _shape(node)):
+    values = [node.meta.get("val") for node in graph.nodes]
+    sizes = [size for value in values for size in (value.shape if isinstance(value, Tensor) else [value])]
+    if any(isinstance(size, torch.SymInt) for size in sizes):
         _note_values(graph, inputs)
     return graph
 
@@ -161,11 +163,6 @@ def _needed(graph: fx.Graph, outputs: Sequence[str]) -> list[fx.Node]:
             names.update(used.name for used in node.all_input_nodes)
             nodes.append(node)
     return nodes[::-1]
-
-
-def _shape(node: fx.Node) -> Sequence[Any]:
-    value = node.meta.get("val")
-    return value.shape if isinstance(value, Tensor) else [value]
 
 
 def _note_values(graph: Graph, inputs: tuple[Tensor, ...]) -> None:

@@ -53,7 +53,9 @@ class Traced:
         Args:
             dtype: Floating-point parameters and buffers are converted to this type; None keeps their own.
         """
-        state = {name: _converted(value, dtype) for name, value in _state(self.network)}
+        state = {name: value.detach() for name, value in _state(self.network)}
+        if dtype is not None:
+            state = {name: value.to(dtype) if value.is_floating_point() else value for name, value in state.items()}
 
         def evaluate(*inputs: Tensor) -> list[Tensor]:
             out = call_apart(self.network, inputs, state)
@@ -171,8 +173,3 @@ def _private_copy(model: nn.Module) -> nn.Module:
 
 def _state(network: nn.Module) -> list[tuple[str, Tensor]]:
     return list(itertools.chain(network.named_parameters(), network.named_buffers()))
-
-
-def _converted(value: Tensor, dtype: torch.dtype | None) -> Tensor:
-    value = value.detach()
-    return value.to(dtype) if dtype is not None and value.is_floating_point() else value

@@ -25,12 +25,23 @@ def untraceable_parts(model: nn.Module, inputs: tuple[Tensor, ...], error: Trace
     all_traced = True
     for name, child, arguments in _calls_of_children(model, inputs):
         try:
-            inside = _violations(child, arguments)
+            structure = DegreeDomain()
+            graph_of(child, arguments).run(structure, [Degree(1) for _ in arguments])
+            inside = structure.violations
         except TraceError as reason:
             all_traced = False
             inside = untraceable_parts(child, arguments, reason)
-        found += [_within(name, child, violation) for violation in inside]
-    return [_untraceable(error), *found] if all_traced else found
+        for violation in inside:
+            path, module = f"{name}.{violation.path}", violation.module
+            if not violation.path:
+                path, module = name, type(child).__name__
+            found.append(replace(violation, path=path, module=module))
+    if not all_traced:
+        return found
+    text = str(error)
+    if "data-dependent" in text.lower() or "DataDependent" in text:
+        text = f"control flow depends on values of the input or of a buffer ({text})"
+    return [Violation("", "tracing", f"{UNTRACED}: {text}"), *found]
 
 
 def _calls_of_children(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[tuple[str, nn.Module, tuple[Tensor, ...]]]:
@@ -56,22 +67,3 @@ def _calls_of_children(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[tup
         for handle in handles:
             handle.remove()
     return calls
-
-
-def _violations(module: nn.Module, inputs: tuple[Tensor, ...]) -> list[Violation]:
-    structure = DegreeDomain()
-    graph_of(module, inputs).run(structure, [Degree(1) for _ in inputs])
-    return structure.violations
-
-
-def _within(name: str, child: nn.Module, violation: Violation) -> Violation:
-    if not violation.path:
-        return replace(violation, path=name, module=type(child).__name__)
-    return replace(violation, path=f"{name}.{violation.path}")
-
-
-def _untraceable(error: TraceError) -> Violation:
-    text = str(error)
-    if "data-dependent" in text.lower() or "DataDependent" in text:
-        text = f"control flow depends on values of the input or of a buffer ({text})"
-    return Violation("", "tracing", f"{UNTRACED}: {text}")

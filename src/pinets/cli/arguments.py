@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ __all__ = [
     "add_model",
     "example_input",
     "file_ending_in",
+    "gigabytes",
     "indices",
     "positive",
     "read_array",
@@ -85,6 +87,17 @@ def positive(text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, got {text!r}")
     return int(text)
+
+
+def gigabytes(text: str) -> float:
+    """Read a positive number."""
+    try:
+        size = float(text)
+    except ValueError:
+        size = math.nan
+    if not 0 < size < 1e9:
+        raise argparse.ArgumentTypeError(f"expected a positive number of gigabytes, got {text!r}")
+    return size
 
 
 def file_ending_in(ending: str) -> Callable[[str], str]:

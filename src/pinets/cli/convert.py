@@ -13,8 +13,6 @@ from pinets.cli.parser import UsageError, Verbs, add_verb
 if TYPE_CHECKING:
     from torch import nn
 
-    from pinets import Resolved
-
 __all__ = ["add_parser", "run"]
 
 
@@ -55,6 +53,8 @@ def add_parser(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     found = resolve_model(args.model)
 
+    import torch
+
     from pinets.convert import to_pinet
     from pinets.convert.weights import load_weights
 
@@ -75,7 +75,10 @@ def run(args: argparse.Namespace) -> int:
     described = _write(args, converted, found.expression, options)  # first: printing fails where the reader has left
     print(report)
     if not report.dropped:
-        print(f"largest difference of outputs: {_difference(found, converted, args.input):g}")
+        x = example_input(found, args.input)
+        with torch.no_grad():
+            difference = float((found.network(x) - converted.eval()(x)).abs().max())
+        print(f"largest difference of outputs: {difference:g}")
     print(f"written to {args.out}" + (f"; pinets.spec.load makes {described}" if described else ""))
     return 0
 
@@ -92,14 +95,6 @@ def _write(args: argparse.Namespace, converted: nn.Module, source: str | None, o
         return described
     write_tensors(args.out, converted.state_dict(), {"converted": f"to_pinet({args.model}{given})"})
     return None
-
-
-def _difference(found: Resolved, converted: nn.Module, shape: tuple[int, ...] | None) -> float:
-    import torch
-
-    x = example_input(found, shape)
-    with torch.no_grad():
-        return float((found.network(x) - converted.eval()(x)).abs().max())
 
 
 def _words(text: str) -> list[str]:

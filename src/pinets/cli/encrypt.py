@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, example_input, positive, read_array, resolve_model, shape
+from pinets.cli.arguments import MODEL_HELP, example_input, gigabytes, positive, read_array, resolve_model, shape
 from pinets.cli.encrypt_service import add_predict, add_serve
 from pinets.cli.parser import Parser, UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
-    from pinets.encrypted import Circuit, Plan, Preparation, Source
+    from pinets.encrypted import Plan, Preparation, Source
 
 __all__ = ["add_parser"]
 
@@ -104,33 +103,31 @@ def _add_planning(parser: Parser, inputs: str) -> None:
         action="store_true",
         help="accept only what is proven to fit, and bound the deviation, for every input",
     )
-    parser.add_argument("--memory", metavar="GB", type=_gigabytes, help="the server's (default: what is free)")
+    parser.add_argument("--memory", metavar="GB", type=_bytes, help="the server's (default: what is free)")
 
 
 def run_plan(args: argparse.Namespace) -> int:
-    source, preparation = _source(args)
-    plan, circuit = source.plan(inputs=args.inputs or 1, **_options(args))
-    if args.out:
-        _write(plan, circuit, preparation, Path(args.out))
+    plan = _plan(args, Path(args.out) if args.out else None)
     print(json.dumps(plan.to_json(), indent=1) if args.json else plan)
     return 0
 
 
 def _write_folders(args: argparse.Namespace, folder: Path) -> Path:
     """Plan, and write the client's and the server's folder; gives the server's."""
-    source, preparation = _source(args)
-    plan, circuit = source.plan(inputs=args.inputs or 1, **_options(args))
-    return _write(plan, circuit, preparation, folder)
+    _plan(args, folder)
+    return folder / "server"
 
 
-def _write(plan: Plan, circuit: Circuit, preparation: Preparation, folder: Path) -> Path:
+def _plan(args: argparse.Namespace, folder: Path | None) -> Plan:
     from pinets.encrypted import write_plan, write_preparation
 
-    client, server = folder / "client", folder / "server"
-    write_plan(plan, circuit, client=client, server=server)
-    for side in (client, server):
-        write_preparation(preparation, side)
-    return server
+    source, preparation = _source(args)
+    plan, circuit = source.plan(inputs=args.inputs or 1, **_options(args))
+    if folder is not None:
+        write_plan(plan, circuit, client=folder / "client", server=folder / "server")
+        for side in ("client", "server"):
+            write_preparation(preparation, folder / side)
+    return plan
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
@@ -318,15 +315,9 @@ def run_all(args: argparse.Namespace) -> int:
     return 0
 
 
-def _gigabytes(text: str) -> int:
-    """Read ``2.5`` as bytes."""
-    try:
-        size = float(text)
-    except ValueError:
-        size = math.nan
-    if not 0 < size < 1e9:
-        raise argparse.ArgumentTypeError(f"expected a positive number of gigabytes, got {text!r}")
-    return int(size * 1e9)
+def _bytes(text: str) -> int:
+    """Read gigabytes."""
+    return int(gigabytes(text) * 1e9)
 
 
 def _range(text: str) -> tuple[float, float]:

@@ -56,8 +56,13 @@ def add_parser(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from pinets.engine.run import RunFolder
+    from pinets.tasks.generation.metrics import get_protocol
 
-    _require_protocol(args.protocol)
+    if args.protocol is not None:
+        try:
+            get_protocol(args.protocol)
+        except ValueError as error:
+            raise UsageError(f"--protocol: {error}") from error
     is_run = RunFolder(args.path).exists
     if args.compile and not is_run:
         raise UsageError(f"--compile is for the networks of a run, and {args.path} is none")
@@ -124,13 +129,3 @@ def run_images(args: argparse.Namespace) -> int:
     )
     print(json.dumps(result.to_json(), indent=2))
     return 0
-
-
-def _require_protocol(name: str | None) -> None:
-    from pinets.tasks.generation.metrics import get_protocol
-
-    if name is not None:
-        try:
-            get_protocol(name)
-        except ValueError as error:
-            raise UsageError(f"--protocol: {error}") from error

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import math
 from typing import TYPE_CHECKING
 
-from pinets.cli.arguments import MODEL_HELP, add_model, positive, read_model_and_input
+from pinets.cli.arguments import MODEL_HELP, add_model, gigabytes, positive, read_model_and_input
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -35,17 +34,6 @@ def add_parser(verbs: Verbs) -> None:
     parser.add_argument(
         "--memory", metavar="GB", type=gigabytes, default=2.0, help="memory to use at most (default: 2)"
     )
-
-
-def gigabytes(text: str) -> float:
-    """Read a positive number."""
-    try:
-        size = float(text)
-    except ValueError:
-        size = math.nan
-    if not 0 < size < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a positive number of gigabytes, got {text!r}")
-    return size
 
 
 def run(args: argparse.Namespace) -> int:

@@ -60,14 +60,11 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(f"{one.source}: {', '.join(f'{score:.6g}' for score in one.scores)}" for one in found))
     else:
         count = min(args.top, len(found[0].scores))
-        heads = ["input", *(word for place in range(count) for word in _heads(place))]
+        classes = ["class", *(f"{place}. class" for place in range(2, count + 1))]
+        heads = ["input", *(word for name in classes for word in (name, "probability"))]
         cells = [[one.source, *(cell for name, p in one.best(count) for cell in (name, f"{p:.4f}"))] for one in found]
         print("\n".join(aligned([heads, *cells])))
     return 0
-
-
-def _heads(place: int) -> tuple[str, str]:
-    return ("class", "probability") if place == 0 else (f"{place + 1}. class", "probability")
 
 
 def _scores(one: Prediction) -> dict[str, float] | list[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,29 +21,27 @@ _FORMATS = ["obj", "ply", "off", "stl", "gltf", "glb"]
 
 
 def add_parsers(words: Words) -> None:
-    _add_reconstruct(words)
-    _add_interpolate(words)
-    _add_arithmetic(words)
+    summary = "write shapes and what the autoencoder makes of them, coloured by the error"
+    parser = _add(words, "reconstruct", run_reconstruct, summary, example="--index 0,10,20")
+    parser.add_argument("--index", type=indices, default=(0,), help="which shapes of the split (default: 0)")
+    summary = "write the shapes on the way from one to another"
+    parser = _add(words, "interpolate", run_interpolate, summary, example="--index 0,60 --steps 8")
+    parser.add_argument("--index", type=indices, required=True, help="the first and the last, as 0,60")
+    parser.add_argument("--steps", type=positive, default=8, help="shapes, both ends included (default: 8)")
+    summary = "write the shape whose latent vector is that of A - B + C"
+    parser = _add(words, "arithmetic", run_arithmetic, summary, example="--index 20,0,60")
+    parser.add_argument("--index", type=indices, required=True, help="A, B and C, as 20,0,60")
 
 
-def _add_run(parser: Parser) -> None:
+def _add(words: Words, name: str, run: Callable[[argparse.Namespace], int], summary: str, *, example: str) -> Parser:
+    command = f"pinets sample {name} runs/coma_spiral_ncp_3/seed-0 {example}"
+    parser = add_verb(words, name, run, summary=summary, example=command)
     parser.add_argument("path", metavar="RUN", help="the run folder of an autoencoder of shapes")
     parser.add_argument("--data", metavar="DIR", help="where data sets are (default: $PINETS_DATA)")
     parser.add_argument("--split", choices=["train", "validation", "test"], default="test", help="(default: test)")
     parser.add_argument("--format", choices=_FORMATS, default="ply", help="(default: ply)")
     parser.add_argument("--out", metavar="FOLDER", default="shapes", help="where meshes go (default: shapes)")
-
-
-def _add_reconstruct(words: Words) -> None:
-    parser = add_verb(
-        words,
-        "reconstruct",
-        run_reconstruct,
-        summary="write shapes and what the autoencoder makes of them, coloured by the error",
-        example="pinets sample reconstruct runs/coma_spiral_ncp_3/seed-0 --index 0,10,20",
-    )
-    _add_run(parser)
-    parser.add_argument("--index", type=indices, default=(0,), help="which shapes of the split (default: 0)")
+    return parser
 
 
 def run_reconstruct(args: argparse.Namespace) -> int:
@@ -58,19 +57,6 @@ def run_reconstruct(args: argparse.Namespace) -> int:
     return 0
 
 
-def _add_interpolate(words: Words) -> None:
-    parser = add_verb(
-        words,
-        "interpolate",
-        run_interpolate,
-        summary="write the shapes on the way from one to another",
-        example="pinets sample interpolate runs/coma_spiral_ncp_3/seed-0 --index 0,60 --steps 8",
-    )
-    _add_run(parser)
-    parser.add_argument("--index", type=indices, required=True, help="the first and the last, as 0,60")
-    parser.add_argument("--steps", type=positive, default=8, help="shapes, both ends included (default: 8)")
-
-
 def run_interpolate(args: argparse.Namespace) -> int:
     _require_count(args.index, 2, "the first and the last shape, as 0,60")
     if args.steps < 2:
@@ -80,18 +66,6 @@ def run_interpolate(args: argparse.Namespace) -> int:
         _write(model, args, f"step-{number}", shape)
     print(f"{args.steps} shapes written to {args.out}")
     return 0
-
-
-def _add_arithmetic(words: Words) -> None:
-    parser = add_verb(
-        words,
-        "arithmetic",
-        run_arithmetic,
-        summary="write the shape whose latent vector is that of A - B + C",
-        example="pinets sample arithmetic runs/coma_spiral_ncp_3/seed-0 --index 20,0,60",
-    )
-    _add_run(parser)
-    parser.add_argument("--index", type=indices, required=True, help="A, B and C, as 20,0,60")
 
 
 def run_arithmetic(args: argparse.Namespace) -> int:

@@ -58,12 +58,15 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    import torch
+
     from pinets.algebra import trace, verify
 
     found = resolve_model(args.model, data_dir=args.data)
     inputs, labels, lower, upper = _read(args, found)
     network = found.network
-    right = _right(network, inputs, labels)
+    with torch.no_grad():  # each input in a batch of its own
+        right = torch.cat([network(row[None]).argmax(1) for row in inputs]) == labels
     if not right.any():
         raise ValueError(f"none of the {len(inputs)} inputs is classified correctly, and there is nothing to prove")
     verdicts = verify(
@@ -135,14 +138,6 @@ def _pixels(
     least, most = limits or (0.0, 1.0)
     pairs = list(zip(known["mean"], known["std"], strict=True))
     return [1 / std for _, std in pairs], [((least - mean) / std, (most - mean) / std) for mean, std in pairs]
-
-
-def _right(network: Any, inputs: Tensor, labels: Tensor) -> Tensor:
-    """Which inputs the network classifies correctly, each in a batch of its own."""
-    import torch
-
-    with torch.no_grad():
-        return torch.cat([network(row[None]).argmax(1) for row in inputs]) == labels
 
 
 def _range(text: str) -> tuple[float, float]:

@@ -35,8 +35,11 @@ def recognise(block: nn.Module) -> tuple[Parts, Tensor]:
     """The parts of a block, checked with numbers, and an output of it; else :class:`NotConvertibleError`."""
     _refuse_what_would_be_lost(block)
     registered = registered_parts(block)
-    if registered is None and (further := _further_arguments(block)):
-        raise NotConvertibleError(f"it takes {further[0]!r} beside its input, which would be lost")
+    if registered is None:  # a network may use an argument beside the input though it is optional
+        taken = inspect.signature(block.forward).parameters.values()
+        further = [one.name for one in taken if one.kind.name not in ("VAR_POSITIONAL", "VAR_KEYWORD")][1:]
+        if further:
+            raise NotConvertibleError(f"it takes {further[0]!r} beside its input, which would be lost")
     likeliest, *others = [registered] if registered is not None else list(_usual_parts(block))
     if reason := _unaccounted(block, likeliest):
         raise NotConvertibleError(reason)
@@ -64,12 +67,6 @@ def _refuse_what_would_be_lost(block: nn.Module) -> None:
     own = [*block._parameters, *block._buffers]
     if own:
         raise NotConvertibleError(f"it has a parameter or buffer {own[0]!r} outside its layers")
-
-
-def _further_arguments(block: nn.Module) -> list[str]:
-    """What a block can be called with beside its input; a network may use it though it is optional."""
-    taken = inspect.signature(block.forward).parameters.values()
-    return [argument.name for argument in taken if argument.kind.name not in ("VAR_POSITIONAL", "VAR_KEYWORD")][1:]
 
 
 def _unaccounted(block: nn.Module, parts: Parts) -> str:

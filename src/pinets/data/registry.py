@@ -299,7 +299,11 @@ def _locate(name: str, data_set: DataSet, root: Path, fetch: Fetch) -> Path:
         raise MissingDataError(_what_to_do(name, data_set, root, folder, "downloading was not allowed"))
     try:
         with made_folder(root, LOCK), FileLock(root / LOCK):
-            _obtain(data_set, root, fetch)
+            folder, complete = _look(data_set, root)  # another process may have been here
+            if data_set.archive and not complete:
+                obtain_folder(data_set.archive, folder, fetch)
+            for remote in _missing(data_set, folder):
+                obtain_file(remote, folder, fetch)
     except (OSError, DataError) as error:
         raise MissingDataError(_what_to_do(name, data_set, root, folder, str(error))) from error
     return folder
@@ -319,16 +323,6 @@ def _missing(data_set: DataSet, folder: Path) -> list[Remote]:
         for remote in data_set.files
         if not any((folder / name).exists() for name in (remote.name, remote.name.removesuffix(".gz")))
     ]
-
-
-def _obtain(data_set: DataSet, root: Path, fetch: Fetch) -> None:
-    folder, complete = _look(data_set, root)  # another process may have been here
-    if complete:
-        return
-    if data_set.archive:
-        obtain_folder(data_set.archive, folder, fetch)
-    for remote in _missing(data_set, folder):
-        obtain_file(remote, folder, fetch)
 
 
 def _what_to_do(name: str, data_set: DataSet, root: Path, folder: Path, reason: str = "") -> str:

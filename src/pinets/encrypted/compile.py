@@ -236,14 +236,13 @@ def _what_is_in_the_way(violations: Sequence[Violation]) -> str:
     """One entry for each operation: where it occurs and what to replace it with."""
     lines = []
     for first, elsewhere in each_once(violations):
-        known = (instead for name, instead in _INSTEAD.items() if name in first.operation)
-        better = next(known, _otherwise(first.reason))
+        known = [instead for name, instead in _INSTEAD.items() if name in first.operation]
+        if known:
+            better = known[0]
+        elif "PowerSum" in first.reason:
+            better = "pinets.PowerSum, a polynomial activation"
+        else:
+            better = "" if "failed" in first.reason else "sums and products, as those of CCP and NCP"
         what = replace(first, reason=first.reason.partition(";")[0])
         lines.append(f"{what}{elsewhere}{better and '; replace it with '}{better}")
     return "only polynomials can be evaluated under encryption, and this network is not one: " + "; ".join(lines)
-
-
-def _otherwise(reason: str) -> str:
-    if "PowerSum" in reason:
-        return "pinets.PowerSum, a polynomial activation"
-    return "" if "failed" in reason else "sums and products, as those of CCP and NCP"

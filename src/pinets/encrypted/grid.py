@@ -150,19 +150,14 @@ def _stencils(circuit: Circuit) -> list[Stencil]:
             )
         if first.pool != second.pool:
             raise PlanError(f"the factors of product {number + 1} are pooled differently")
-        found.append(_stacked(first, second))
+        radius = max(first.radius[0], second.radius[0])  # both kernels get the size of the larger one
+        weights = [torch.nn.functional.pad(one.weight, (radius - one.radius[0],) * 4) for one in (first, second)]
+        found.append(Stencil(torch.cat(weights), first.image, first.pool))
     if circuit.depth != 2 * len(found) + 1:
         raise PlanError("the grid packing takes products of convolutions, and a factor is the value before itself")
     if not found or list(circuit.output.terms) != [len(found)]:
         raise PlanError("the grid packing takes chains of products, whose output depends on the last")
     return found
-
-
-def _stacked(first: Stencil, second: Stencil) -> Stencil:
-    radius = max(first.radius[0], second.radius[0])
-    # kernels of one size
-    weights = [torch.nn.functional.pad(one.weight, (radius - one.radius[0],) * 4) for one in (first, second)]
-    return Stencil(torch.cat(weights), first.image, first.pool)
 
 
 @dataclass(frozen=True, eq=False)

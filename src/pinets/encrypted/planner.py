@@ -121,14 +121,24 @@ def make_plan(
                 kept = plan.keeps_weights(memory)
                 spent = [costs(*key) * count for key, count in trial.counts.items() if key[0] != "encode" or not kept]
                 plan = replace(plan, seconds=sum(spent))
-            _require_memory(plan, memory)
+            if plan.needed_bytes > memory:
+                raise PlanError(
+                    f"keys take {in_units(plan.key_bytes)} and ciphertexts {in_units(plan.ciphertext_bytes)} of "
+                    f"memory, {in_units(plan.needed_bytes)} at once, and {in_units(memory)} is free; a smaller ring "
+                    f"(with less precision or depth) or the other packing takes less"
+                )
             found.append(plan)
         except PlanError as error:
             reasons.append(f"{kind}: {error}")
     if not found:
         advice = f". {_what_would_close(question, max(rings), insecure)}" if proof else ""
         raise PlanError("; ".join(reasons) + advice)
-    return min(found, key=lambda plan: _total(plan, inputs))
+
+    def total(plan: Plan) -> float:  # if not measured, a batch counts as much as 200 single inputs
+        each = plan.seconds if plan.seconds is not None else 1.0 if plan.batch == 1 else 200.0
+        return each * math.ceil(inputs / plan.batch)
+
+    return min(found, key=total)
 
 
 @dataclass(frozen=True)
@@ -211,21 +221,6 @@ def check_weights(outputs: int) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple((2 * (number * step % 1) - 1) / outputs for number in range(1, outputs + 1)) for step in steps)
 
 
-def _total(plan: Plan, inputs: int) -> float:
-    """The time for ``inputs`` inputs; if not measured, a batch counts as much as 200 single inputs."""
-    each = plan.seconds if plan.seconds is not None else 1.0 if plan.batch == 1 else 200.0
-    return each * math.ceil(inputs / plan.batch)
-
-
-def _require_memory(plan: Plan, memory: int) -> None:
-    if plan.needed_bytes > memory:
-        raise PlanError(
-            f"keys take {in_units(plan.key_bytes)} and ciphertexts {in_units(plan.ciphertext_bytes)} of memory, "
-            f"{in_units(plan.needed_bytes)} at once, and {in_units(memory)} is free; a smaller ring (with less "
-            f"precision or depth) or the other packing takes less"
-        )
-
-
 def _smallest(
     question: _Question, packing: Packing, rings: Sequence[int], insecure: bool, reaches: Sequence[str], proof: bool
 ) -> _Trial:
@@ -241,7 +236,8 @@ def _smallest(
             for parameters in candidates(ring, question.circuit.depth, insecure):
                 try:
                     trial = _try(question, parameters, packing, getattr(question, name))
-                    trial = _proven(question, trial) if proof else trial
+                    if proof:
+                        trial = replace(trial, plan=_proven(question, trial.plan))
                 except PlanError as error:
                     reason = str(error)
                     continue
@@ -264,13 +260,12 @@ def _smallest(
     raise PlanError(reason or too_deep(question.circuit.depth, max(rings)))
 
 
-def _proven(question: _Question, trial: _Trial) -> _Trial:
+def _proven(question: _Question, plan: Plan) -> Plan:
     """The same plan with a bound for its deviation; refuses one whose numbers can overflow."""
-    found = prove(trial.plan, question.bare, largest_output=question.proven.output)
+    found = prove(plan, question.bare, largest_output=question.proven.output)
     if not found.closed:
         raise PlanError(f"the proof does not close: for some inputs in the range, {found}")
-    plan = replace(trial.plan, proven_deviation=found.deviation, headroom_bits=found.headroom)
-    return _Trial(plan, trial.counts)
+    return replace(plan, proven_deviation=found.deviation, headroom_bits=found.headroom)
 
 
 def _what_would_close(question: _Question, ring: int, insecure: bool) -> str:

@@ -84,7 +84,10 @@ class Checkpoints:
         try:
             if accelerator.is_main_process:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                self._remove_leftovers()
+                for path in self.folder.glob(
+                    f"{_TEMPORARY}*"
+                ):  # a killed process left them half-written or half-removed
+                    shutil.rmtree(path)
                 temporary.mkdir()
             accelerator.wait_for_everyone()
             process = f"process-{accelerator.process_index}"
@@ -176,11 +179,6 @@ class Checkpoints:
             if not all(isinstance(network, dict) for network in shared["networks"].values()):
                 raise ValueError("its networks are no state dicts")
             return Checkpoint(folder, step, processes, shared)
-
-    def _remove_leftovers(self) -> None:
-        """Remove folders that a killed process left half-written or half-removed."""
-        for path in self.folder.glob(f"{_TEMPORARY}*"):
-            shutil.rmtree(path)
 
     def _remove_old(self) -> None:
         for folder in self.folders()[:-_KEPT]:

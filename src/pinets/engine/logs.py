@@ -62,17 +62,14 @@ class MetricsLog(Log):
             self._file.flush()
         except OSError as error:
             raise OSError(error.errno, f"cannot write: {error.strerror}", str(self._path)) from error
-        if self._board is None:
-            self._open_board(purge_step=None)
+        board = self._board or self._open_board(purge_step=None)
         for name, value in metrics.items():
-            self._board.add_scalar(f"{split}/{name}", value, step)
+            board.add_scalar(f"{split}/{name}", value, step)
 
     def picture(self, name: str, step: int, images: Tensor) -> None:
         grid = image_grid(images)
         write_bytes(self._pictures / f"{name}-{step:08d}.png", encode_png(grid))
-        if self._board is None:
-            self._open_board(purge_step=None)
-        self._board.add_image(name, grid, step)
+        (self._board or self._open_board(purge_step=None)).add_image(name, grid, step)
 
     def flush(self) -> int:
         self._file.flush()
@@ -94,6 +91,7 @@ class MetricsLog(Log):
         if self._board is not None:
             self._board.close()
 
-    def _open_board(self, purge_step: int | None) -> None:
+    def _open_board(self, purge_step: int | None) -> Any:
         writer = require("torch.utils.tensorboard", extra="train").SummaryWriter
         self._board = writer(str(self._folder), purge_step=purge_step)
+        return self._board

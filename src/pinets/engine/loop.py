@@ -201,19 +201,14 @@ def _train(
 
         epoch_ends = position.step % plan.steps_per_epoch == 0 or position.step == plan.steps
         if position.step % plan.log_every == 0 or epoch_ends:
-            means = _over_processes(
-                {name: total / position.count for name, total in position.sums.items()}, accelerator
-            )
+            means = {name: total / position.count for name, total in position.sums.items()}
+            if accelerator.num_processes > 1:
+                values = torch.tensor(list(means.values()), device=accelerator.device)
+                means = dict(zip(means, accelerator.reduce(values, reduction="mean").tolist(), strict=True))
             seconds = time.monotonic() - clock
             rate = position.count / max(seconds - position.since, 1e-9)
-            log.write(
-                "train",
-                position.step,
-                plan.epoch(position.step),
-                {**means, **_rates(task)},
-                seconds=seconds,
-                steps_per_second=rate,
-            )
+            logged = {**means, **_rates(task)}
+            log.write("train", position.step, plan.epoch(position.step), logged, seconds=seconds, steps_per_second=rate)
             position.sums, position.count, position.since = {}, 0, seconds
         if epoch_ends:
             _validate(task, plan, position, log, bar, accelerator)
@@ -348,13 +343,6 @@ def _where(task: Task, batch: Any, accelerator: Accelerator) -> str:
 def _rates(task: Task) -> dict[str, float]:
     rates = {name: float(optimizer.param_groups[0]["lr"]) for name, optimizer in task.optimizers.items()}
     return {"lr": next(iter(rates.values()))} if len(rates) == 1 else {f"lr_{name}": lr for name, lr in rates.items()}
-
-
-def _over_processes(means: dict[str, float], accelerator: Accelerator) -> dict[str, float]:
-    if accelerator.num_processes == 1:
-        return means
-    values = torch.tensor(list(means.values()), device=accelerator.device)
-    return dict(zip(means, accelerator.reduce(values, reduction="mean").tolist(), strict=True))
 
 
 def _add(sums: dict[str, float], metrics: Mapping[str, Tensor | float], factor: float = 1.0) -> None:

@@ -43,7 +43,12 @@ class Model:
 
     def __post_init__(self) -> None:
         if self.name.endswith(".safetensors"):
-            self._put(name=_expression_in(self.name), weights=self.name)
+            metadata = read_metadata(_require_file(self.name))
+            if "model" not in metadata:
+                raise ValueError(
+                    f"{self.name} does not say which model it holds; name that, and give the file as weights"
+                )
+            self._put(name=metadata["model"], weights=self.name)
         if self.is_expression:
             self._put(options={})  # those of the registered model it replaces
         if self.weights is not None and _DIGEST not in self.weights:
@@ -104,14 +109,6 @@ class Network(Model):
         return self._start()
 
 
-def _expression_in(file: str) -> str:
-    """The expression that builds the network whose weights a file holds."""
-    metadata = read_metadata(_require_file(file))
-    if "model" not in metadata:
-        raise ValueError(f"{file} does not say which model it holds; name that, and give the file as weights")
-    return metadata["model"]
-
-
 def _require_file(file: str) -> Path:
     if not Path(file).is_file():
         raise ValueError(f"there is no file {file} of weights to start from")
@@ -142,13 +139,11 @@ def put_channels_last(network: nn.Module, device: torch.device) -> None:
     """
     if device.type == "cpu":
         for name, module in network.named_modules():
-            if isinstance(module, nn.Conv2d) and _is_unsafe(module):
+            if not isinstance(module, nn.Conv2d) or module.kernel_size != (1, 1) or max(module.stride) == 1:
+                continue
+            if module.in_channels // module.groups < _SAFE_CHANNELS:
                 raise ValueError(
                     f"{name} is a strided 1x1 convolution of {module.in_channels} channels, which torch gets wrong on "
                     f"CPUs with channels last below {_SAFE_CHANNELS}: widen the network, or set channels_last=no"
                 )
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-
-def _is_unsafe(layer: nn.Conv2d) -> bool:
-    return layer.kernel_size == (1, 1) and max(layer.stride) > 1 and layer.in_channels // layer.groups < _SAFE_CHANNELS

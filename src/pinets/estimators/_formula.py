@@ -142,11 +142,13 @@ class Formula:
         """A SymPy expression in symbols with the names of the columns."""
         import sympy
 
-        symbols = [sympy.Symbol(name) for name in self.names]
+        factors = [
+            sympy.Symbol(name) - (sympy.Float(float(center)) if center else 0)
+            for name, center in zip(self.names, self.centers, strict=True)
+        ]
         value = self if digits is None else self.rounded(digits)
         terms = [
-            sympy.Float(term.coefficient)
-            * sympy.prod([symbols[column] - _exact(self.centers[column]) for column in term.columns])
+            sympy.Float(term.coefficient) * sympy.prod([factors[column] for column in term.columns])
             for term in value.terms
         ]
         return sympy.Add(sympy.Float(value.constant), *terms)
@@ -394,12 +396,6 @@ def _shortest(number: float) -> str:
 
 def _round(value: float, digits: int) -> float:
     return float(f"{value:.{digits}g}")
-
-
-def _exact(number: float) -> Any:
-    import sympy
-
-    return sympy.Float(float(number)) if number else sympy.Integer(0)
 
 
 _ESCAPED = str.maketrans({"\\": r"\textbackslash{}", **{character: f"\\{character}" for character in "_%&#${}"}})

@@ -42,7 +42,10 @@ class Descent:
     def _fit_by_descent(self, X: Any, y: np.ndarray, weights: np.ndarray | None) -> None:
         drawing = self._draw_seeds()
         rows, held_out = self._hold_out(y) if self.early_stopping else (np.arange(X.shape[0]), None)
-        trained_on = weights if held_out is None else _without(held_out, weights, X.shape[0])
+        trained_on = weights
+        if held_out is not None:
+            trained_on = np.ones(X.shape[0]) if weights is None else weights.copy()
+            trained_on[held_out] = 0
         outputs = self._learn_targets(y, trained_on)
         self._start(X, trained_on, outputs=outputs, drawing=drawing, whole=True)
         self._train(X, y, weights, rows, held_out, epochs=int(self.max_epochs), cosine=True)
@@ -166,13 +169,15 @@ class Descent:
                 importance,
             )
 
+        # sixteen steps an epoch, unless that makes batches noisy or slow to learn from
+        automatic = min(LARGEST_BATCH, max(32, math.ceil(len(rows) / 16)))
         history = fit(
             self.module_,
             samples(rows),
             self._loss,
             self._optimizer,
             epochs=epochs,
-            batch_size=_automatic_batch_size(len(rows)) if self.batch_size == "auto" else int(self.batch_size),
+            batch_size=int(automatic if self.batch_size == "auto" else self.batch_size),
             generator=self._generator,
             cosine=cosine,
             validation=None if held_out is None else samples(held_out),
@@ -190,15 +195,3 @@ class Descent:
         if history.validation_loss:
             line += f", validation loss {history.validation_loss[-1]:.4g}, score {history.validation_score[-1]:.4f}"
         print(line)
-
-
-def _without(rows: np.ndarray, weights: np.ndarray | None, samples: int) -> np.ndarray:
-    """The weights of all samples, with those of some rows zero."""
-    rest = np.ones(samples) if weights is None else weights.copy()
-    rest[rows] = 0
-    return rest
-
-
-def _automatic_batch_size(samples: int) -> int:
-    """Sixteen steps an epoch, unless that makes batches noisy (under 32) or slow to learn from."""
-    return min(LARGEST_BATCH, max(32, math.ceil(samples / 16)))

@@ -101,9 +101,8 @@ class PolynomialNetRegressor(MultiOutputMixin, RegressorMixin, PolynomialNet):  
         return self._standard(y).numpy()
 
     def _encode(self, y: np.ndarray) -> Tensor:
-        columns = y if y.ndim > 1 else y[:, None]
         outputs = len(self.target_scaling_.mean)
-        if (y.ndim > 1) != self._several_outputs or columns.shape[1] != outputs:
+        if y.shape[1:] != ((outputs,) if self._several_outputs else ()):
             raise ValueError(f"y must keep the {outputs} columns of the first call, got shape {y.shape}")
         return self._standard(y).to(self.feature_scaling_.mean.dtype)
 

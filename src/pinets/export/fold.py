@@ -44,9 +44,16 @@ def fold_batch_norms(model: nn.Module, example: Tensor) -> tuple[nn.Module, int]
         folded = copy.deepcopy(model)
     folded.eval()
     for operator_path, norm_path in pairs:
-        operator, norm = folded.get_submodule(operator_path), folded.get_submodule(norm_path)
-        _replace(folded, operator_path, _fused(operator, norm))
-        _replace(folded, norm_path, nn.Identity())
+        operator: Any = folded.get_submodule(operator_path)
+        norm: Any = folded.get_submodule(norm_path)
+        if isinstance(operator, nn.Linear):
+            fused: nn.Module = fuse_linear_bn_eval(operator, norm)
+        else:
+            transpose = isinstance(operator, nn.modules.conv._ConvTransposeNd)
+            fused = fuse_conv_bn_eval(operator, norm, transpose=transpose)
+        for path, module in ((operator_path, fused), (norm_path, nn.Identity())):
+            parent, _, name = path.rpartition(".")
+            setattr(folded.get_submodule(parent), name, module)
     return folded, len(pairs)
 
 
@@ -78,17 +85,6 @@ def _fits(model: nn.Module, operator_path: str, norm_path: str, between: fx.Node
     if isinstance(operator, nn.modules.conv._ConvTransposeNd) and operator.groups > 1:  # torch has no fusion for them
         return False
     return type(operator) in _CONVOLUTIONS or (type(operator) is nn.Linear and rank == 2)
-
-
-def _fused(operator: Any, norm: Any) -> nn.Module:
-    if isinstance(operator, nn.Linear):
-        return fuse_linear_bn_eval(operator, norm)
-    return fuse_conv_bn_eval(operator, norm, transpose=isinstance(operator, nn.modules.conv._ConvTransposeNd))
-
-
-def _replace(model: nn.Module, path: str, module: nn.Module) -> None:
-    parent, _, name = path.rpartition(".")
-    setattr(model.get_submodule(parent), name, module)
 
 
 def _path(node: fx.Node) -> str:

@@ -44,7 +44,8 @@ def load_insightface(model: IResNet, state: Mapping[str, Tensor], *, eps: float 
         >>> torch.equal(ours(faces), theirs(faces))
         True
     """
-    state = {_unwrapped(key): value for key, value in state.items()}
+    for wrapper in _WRAPPERS:
+        state = {key.removeprefix(wrapper): value for key, value in state.items()}
     expected = {key: model.state_dict()[key] for key in insightface_keys(model)}
     for key in [key for key in expected if key.endswith(".num_batches_tracked") and key not in state]:
         del expected[key]  # files from old versions of torch do not have it
@@ -54,18 +55,7 @@ def load_insightface(model: IResNet, state: Mapping[str, Tensor], *, eps: float 
     for module in model.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             module.eps = eps
-        if isinstance(module, Multiply):
-            _silence(module)
-
-
-def _unwrapped(key: str) -> str:
-    for wrapper in _WRAPPERS:
-        key = key.removeprefix(wrapper)
-    return key
-
-
-def _silence(join: Multiply) -> None:
-    """Set the last layer of the product to zero."""
-    last = [module for module in join.step.norm.modules() if isinstance(module, nn.BatchNorm2d)][-1]
-    nn.init.zeros_(last.weight)
-    nn.init.zeros_(last.bias)
+        if isinstance(module, Multiply):  # its product starts at zero
+            last = [inner for inner in module.step.norm.modules() if isinstance(inner, nn.BatchNorm2d)][-1]
+            nn.init.zeros_(last.weight)
+            nn.init.zeros_(last.bias)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pinets.models.residual import Scale
+from pinets.models.residual import Scale, convolution
 from pinets.polynomial import Step
 
 __all__ = ["BilinearLayer", "DPolyBlocks", "InstanceBatchNorm", "PDCBlock", "QuadraticLayer", "RPolyBlock"]
@@ -102,7 +102,7 @@ class BilinearLayer(nn.Module):
 
 
 def _conv(channels: int, kernel: int) -> nn.Conv2d:
-    return nn.Conv2d(channels, channels, kernel, padding=kernel // 2, bias=False)
+    return convolution(channels, channels, kernel)
 
 
 def _branch(channels: int, norm: type[nn.Module]) -> nn.Sequential:

@@ -51,7 +51,14 @@ class MeshAutoencoder(nn.Module):
     ) -> None:
         super().__init__()
         steps, sizes = len(hierarchy.down), hierarchy.sizes
-        _require_widths(steps, encoder, decoder)
+        if len(encoder) != steps + 1:
+            raise ValueError(f"encoder must have {steps + 1} widths for {steps} down-samplings, got {list(encoder)}")
+        if len(decoder) < steps + 1:
+            raise ValueError(
+                f"decoder must have at least {steps + 1} widths for {steps} up-samplings, got {list(decoder)}"
+            )
+        for width in (*encoder, *decoder):
+            check_at_least_one("width", width)
         check_at_least_one("latent", latent)
         self.latent = latent
         encoding: list[nn.Module] = []
@@ -93,15 +100,6 @@ class MeshAutoencoder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.decode(self.encode(x))
-
-
-def _require_widths(steps: int, encoder: Sequence[int], decoder: Sequence[int]) -> None:
-    if len(encoder) != steps + 1:
-        raise ValueError(f"encoder must have {steps + 1} widths for {steps} down-samplings, got {list(encoder)}")
-    if len(decoder) < steps + 1:
-        raise ValueError(f"decoder must have at least {steps + 1} widths for {steps} up-samplings, got {list(decoder)}")
-    for width in (*encoder, *decoder):
-        check_at_least_one("width", width)
 
 
 def _require_same_hierarchy(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:

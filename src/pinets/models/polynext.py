@@ -32,9 +32,9 @@ from pinets.models.polynext_layers import (
     RowSumNorm,
     depthwise,
     logit,
-    pointwise,
 )
 from pinets.models.registry import register
+from pinets.models.residual import convolution
 from pinets.polynomial import Step
 
 __all__ = ["Cell", "PolyNeXt"]
@@ -113,7 +113,7 @@ class PolyNeXt(Classifier):
             {str(cell): nn.ModuleList(maps) for cell, maps in reductions.items()}
         )
         self.norm = norm
-        self.project = pointwise(width, 2 * _OUTPUT * width)
+        self.project = convolution(width, 2 * _OUTPUT * width, 1)
         self.product = Step(nn.Identity(), carry={"gate": nn.Identity()})
         self.dropout = nn.Dropout(dropout)
         self.num_features = _OUTPUT * width
@@ -201,7 +201,7 @@ def polynext(
     with torch.random.fork_rng(devices=[]):  # the weights are drawn below, in the order of the network
         make_norm: MakeNorm = PixelBatchNorm if norm == "batch" else lambda channels, _: ChannelNorm(channels)
         kernel = 7 if stem_stride == 4 else 3
-        stem = nn.Conv2d(in_channels, width, kernel, stride=stem_stride, padding=kernel // 2, bias=False)
+        stem = convolution(in_channels, width, kernel, stem_stride)
         size = math.ceil(image_size / stem_stride)
         stage, channels = 0, width
         cells: list[Cell] = []
@@ -209,7 +209,7 @@ def polynext(
         for number, count in enumerate(nodes):
             if number in reduce_at:
                 narrow, channels = channels, width * (2, 4, 6)[stage]
-                last = halving(narrow, channels) if full_reduction else separable_halving(narrow, channels)
+                last = convolution(narrow, channels, 3, 2) if full_reduction else separable_halving(narrow, channels)
                 reductions[number] = (separable_halving(narrow, channels), last)
                 stage, size = stage + 1, math.ceil(size / 2)
             drop = drop_path * number / max(len(nodes) - 1, 1)
@@ -241,14 +241,9 @@ def polynext(
     return model
 
 
-def halving(in_channels: int, out_channels: int) -> nn.Conv2d:
-    """Half the height and width by a full 3x3 convolution."""
-    return nn.Conv2d(in_channels, out_channels, 3, stride=2, padding=1, bias=False)
-
-
 def separable_halving(in_channels: int, out_channels: int) -> nn.Sequential:
     """Half the height and width by a depth-wise and a 1x1 convolution."""
-    return nn.Sequential(depthwise(in_channels, 3, stride=2), pointwise(in_channels, out_channels))
+    return nn.Sequential(depthwise(in_channels, 3, stride=2), convolution(in_channels, out_channels, 1))
 
 
 # Names

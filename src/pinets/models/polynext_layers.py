@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pinets.models.residual import convolution
 from pinets.polynomial import Step
 
 __all__ = [
@@ -21,7 +22,6 @@ __all__ = [
     "RowSumNorm",
     "depthwise",
     "logit",
-    "pointwise",
 ]
 
 MakeNorm = Callable[[int, int], nn.Module]  # from the channels and the side of a map
@@ -170,11 +170,11 @@ class ConvUpdate(nn.Module):
 
     def __init__(self, channels: int, inner: int, *, kernel: int, norm: nn.Module, drop_path: float) -> None:
         super().__init__()
-        self.expand = pointwise(channels, inner)  # P
+        self.expand = convolution(channels, inner, 1)  # P
         self.product = Step(
             gate=depthwise(inner, kernel, dilation=2),
             body=nn.Sequential(depthwise(inner, 3), FlipChannels()),
-            norm=nn.Sequential(depthwise(inner, 3), pointwise(inner, channels), norm, DropPath(drop_path)),
+            norm=nn.Sequential(depthwise(inner, 3), convolution(inner, channels, 1), norm, DropPath(drop_path)),
         )
 
     def forward(self, p: Tensor) -> Tensor:
@@ -194,8 +194,9 @@ class BilinearUpdate(nn.Module):
 
     def __init__(self, channels: int, inner: int, *, norm: nn.Module, drop_path: float) -> None:
         super().__init__()
-        self.expand = pointwise(channels, 2 * inner)  # P
-        self.product = Step(nn.Identity(), norm=nn.Sequential(norm, pointwise(inner, channels), DropPath(drop_path)))
+        self.expand = convolution(channels, 2 * inner, 1)  # P
+        last = nn.Sequential(norm, convolution(inner, channels, 1), DropPath(drop_path))
+        self.product = Step(nn.Identity(), norm=last)
 
     def forward(self, p: Tensor) -> Tensor:
         high, low = self.expand(p).chunk(2, dim=1)
@@ -218,11 +219,11 @@ class AttentionUpdate(nn.Module):
         self.heads = math.ceil(channels / (2 * _HEAD))
         inner = self.heads * _HEAD
         self.norm = norm(channels, size)
-        self.expand = pointwise(channels, 2 * inner)
+        self.expand = convolution(channels, 2 * inner, 1)
         self.query, self.key, self.value = depthwise(inner, 5), depthwise(inner, 5), depthwise(inner, 3)
         self.scale = nn.Parameter(torch.empty(self.heads, 1, 1))  # s is its sigmoid
         self.rows = RowSumNorm(self.heads, size * size) if strict else RowSum()
-        mix = [depthwise(inner, 3), *([norm(inner, size)] if strict else []), pointwise(inner, channels)]
+        mix = [depthwise(inner, 3), *([norm(inner, size)] if strict else []), convolution(inner, channels, 1)]
         self.mix = nn.Sequential(*mix, DropPath(drop_path))
         self.reset_scale()
 
@@ -242,11 +243,6 @@ class AttentionUpdate(nn.Module):
 
 
 # Convolutions
-
-
-def pointwise(in_channels: int, out_channels: int) -> nn.Conv2d:
-    """A 1x1 convolution without bias."""
-    return nn.Conv2d(in_channels, out_channels, 1, bias=False)
 
 
 def depthwise(channels: int, kernel: int, *, stride: int = 1, dilation: int = 1) -> nn.Conv2d:

@@ -238,7 +238,10 @@ class ResidualBlock(nn.Module):
         identity = stride == 1 and in_channels == self.out_channels
         self.add_branch(in_channels, channels, stride)
         self.relu = activation()  # torchvision's name, for any activation
-        self.downsample = None if identity else _projection(in_channels, self.out_channels, stride)
+        self.downsample: nn.Sequential | None = None
+        if not identity:
+            project = convolution(in_channels, self.out_channels, 1, stride)
+            self.downsample = nn.Sequential(project, nn.BatchNorm2d(self.out_channels))
         self.join = join(Site(self.out_channels, identity, activation))
 
     def add_branch(self, in_channels: int, channels: int, stride: int) -> None:
@@ -285,8 +288,3 @@ class Bottleneck(ResidualBlock):
 def convolution(in_channels: int, out_channels: int, size: int, stride: int = 1) -> nn.Conv2d:
     """A convolution without bias that keeps height and width, apart from the stride."""
     return nn.Conv2d(in_channels, out_channels, size, stride, padding=size // 2, bias=False)
-
-
-def _projection(in_channels: int, out_channels: int, stride: int) -> nn.Sequential:
-    """The shortcut where shapes change."""
-    return nn.Sequential(convolution(in_channels, out_channels, 1, stride), nn.BatchNorm2d(out_channels))

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from pinets.layers.build import check_at_least_one
 from pinets.models.parts import Classifier, choose
 from pinets.models.registry import register
+from pinets.models.residual import convolution
 from pinets.polynomial import Step
 
 __all__ = ["ProductBlock", "ReluBlock", "SigmoidScale", "SquareBlock", "SquareReluBlock", "StrictConvNet"]
@@ -264,8 +265,7 @@ def strict_resnet(
 
 def normalised_conv(in_channels: int, out_channels: int, gain: float = 1.0) -> nn.Sequential:
     """A 3x3 convolution and a batch norm."""
-    conv = nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False)
-    return nn.Sequential(conv, GainBatchNorm(out_channels, gain))
+    return nn.Sequential(convolution(in_channels, out_channels, 3), GainBatchNorm(out_channels, gain))
 
 
 def _check_widths(widths: Sequence[int], in_channels: int) -> None:

@@ -47,7 +47,13 @@ class SpiralConv(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        _require_spirals(spirals)
+        if spirals.ndim != 2 or spirals.dtype != torch.int64 or spirals.numel() == 0:
+            raise ValueError(f"spirals must be int64 (V, L), got {tuple(spirals.shape)} {spirals.dtype}")
+        if not bool(((spirals >= 0) & (spirals <= len(spirals))).all()):
+            raise ValueError(
+                f"spirals of {len(spirals)} vertices must hold numbers from 0 to {len(spirals)} (which stands for "
+                f"none), got {int(spirals.min())} to {int(spirals.max())}"
+            )
         self.in_features, self.out_features = in_features, out_features
         columns = spirals.shape[1] * in_features
         self.weight = nn.Parameter(torch.empty(out_features, columns, device=device, dtype=dtype))
@@ -77,14 +83,4 @@ class SpiralConv(nn.Module):
         return (
             f"{self.in_features}, {self.out_features}, {vertices} vertices, spirals of {length}, "
             f"bias={self.bias is not None}"
-        )
-
-
-def _require_spirals(spirals: Tensor) -> None:
-    if spirals.ndim != 2 or spirals.dtype != torch.int64 or spirals.numel() == 0:
-        raise ValueError(f"spirals must be int64 (V, L), got {tuple(spirals.shape)} {spirals.dtype}")
-    if not bool(((spirals >= 0) & (spirals <= len(spirals))).all()):
-        raise ValueError(
-            f"spirals of {len(spirals)} vertices must hold numbers from 0 to {len(spirals)} (which stands for none), "
-            f"got {int(spirals.min())} to {int(spirals.max())}"
         )

@@ -119,7 +119,8 @@ def _polynomial(polynomial: Polynomial, title: str) -> _Row:
         row.x += half
     last = row.x - (half if label else 0)
     for number, step in enumerate(polynomial.steps, 2):
-        last = _step(row, step, "x₁" if number == 2 else "", f"x{_subscript(number)}")
+        subscript = str(number).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+        last = _step(row, step, "x₁" if number == 2 else "", f"x{subscript}")
     row.path(f"M{begin} {_RAIL}H{last:.0f}", "z", tip=False)
     row.along(polynomial.head)
     row.path(f"M{row.x} {_LINE}h34")
@@ -209,7 +210,3 @@ def _label(module: nn.Module) -> str:
         if hasattr(module, wide) and hasattr(module, narrow):
             return f"{name} {getattr(module, wide)}→{getattr(module, narrow)}"
     return name
-
-
-def _subscript(number: int) -> str:
-    return str(number).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))

@@ -81,7 +81,8 @@ def _readable(runs: Sequence[RunFolder]) -> list[tuple[RunFolder, dict[str, Any]
     for run in runs:
         try:
             for file in (run.recipe_file, run.environment_file):  # a report shows both
-                _require_no_link(file)
+                if file.is_symlink():  # in a stranger's run, it may point to any file of the reader
+                    raise ValueError(f"{file} is a symbolic link, which a report does not follow")
             recipe = _recipe_without_seed(run)
             run.environment()
             run.metrics()
@@ -111,12 +112,6 @@ def _require_keys(file: Path, content: Any, *keys: str) -> dict[str, Any]:
     if missing:
         raise ValueError(f"{file} is damaged: it has no {', '.join(missing)}")
     return content  # type: ignore[no-any-return]
-
-
-def _require_no_link(file: Path) -> None:
-    """In a stranger's run, a link may point to any file of the reader, which a report would then show."""
-    if file.is_symlink():
-        raise ValueError(f"{file} is a symbolic link, which a report does not follow")
 
 
 def _differences(recipes: Sequence[dict[str, Any]]) -> list[str]:

@@ -73,24 +73,21 @@ def write_report(
     if shown:
         page.section("Training", f"<div class=stages>{''.join(shown)}</div>" if len(groups) == 1 else "".join(shown))
     for name, runs in groups.items():
+        newest = [(run, path) for run in runs for path in run.pictures("samples")[-1:]]  # of generators
+        shown = [
+            picture(path, f"{run.path}: samples at step {int(path.stem.rpartition('-')[2])}, always of the same noise")
+            for run, path in newest
+        ]
         contents = [json.dumps(content, indent=2) for content in (runs[0].recipe(), runs[0].environment())]
         page.section(
             name,
             *(paragraph(_state(run)) for run in runs),
-            *(shown for run in runs for shown in _pictures(run)),
+            *shown,
             "<details><summary>Recipe and environment</summary>",
             *map(code, contents),
             "</details>",
         )
     write_bytes(path, page.render().encode())
-
-
-def _pictures(run: RunFolder) -> list[str]:
-    """The newest samples of a generator, if the run is of one."""
-    return [
-        picture(path, f"{run.path}: samples at step {int(path.stem.rpartition('-')[2])}, always of the same noise")
-        for path in run.pictures("samples")[-1:]
-    ]
 
 
 def curves(groups: Groups) -> dict[str, tuple[str, ...]]:
@@ -111,7 +108,8 @@ def _curves(groups: Groups, metric: str, splits: Sequence[str]) -> tuple[Any, li
     hints = []
     for (name, runs), color in zip(groups.items(), cycle(COLORS)):
         for split in splits:
-            found = [curve for curve in (_by_epoch(run, metric, split) for run in runs) if curve]
+            found = [{row["epoch"]: row[metric] for row in run.metrics(split) if metric in row} for run in runs]
+            found = [curve for curve in found if curve]  # the last value of each epoch
             if not found:
                 continue
             epochs = sorted(set.intersection(*map(set, found)))  # those that all runs have reached
@@ -133,11 +131,6 @@ def _curves(groups: Groups, metric: str, splits: Sequence[str]) -> tuple[Any, li
     if axes.lines:
         axes.legend(frameon=False)
     return figure, [hint for hint in hints if math.isfinite(hint.y)][:_MOST_HINTS]
-
-
-def _by_epoch(run: RunFolder, metric: str, split: str) -> dict[int, float]:
-    """The last value of each epoch."""
-    return {row["epoch"]: row[metric] for row in run.metrics(split) if metric in row}
 
 
 def _state(run: RunFolder) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -69,7 +70,9 @@ def publish(
         recipe=to_json(recipe),
         version=pinets.__version__,
     )
-    card = _certified(card, network)
+    with suppress(TraceError):
+        certificate = certify(network, torch.randn(1, *card.input_shape))
+        card = replace(card, polynomial=certificate.polynomial, degree=str(certificate.degree or ""))
     stored, card = _measured(card, network, trained)
     accuracy = f", {100 * card.metrics['accuracy']:.2f} % on its test images" if "accuracy" in card.metrics else ""
     degree = f", a polynomial of degree {card.degree}" if card.polynomial else ""
@@ -132,14 +135,6 @@ def _options(recipe: Recipe) -> dict[str, Any]:
     classes = {"num_classes": recipe.data.classes} if isinstance(recipe, ClassificationRecipe) else {}
     options: dict[str, Any] = to_json({**classes, **model.options})  # as the card reads them back: lists, not tuples
     return options
-
-
-def _certified(card: Card, network: nn.Module) -> Card:
-    try:
-        certificate = certify(network, torch.randn(1, *card.input_shape))
-    except TraceError:
-        return card
-    return replace(card, polynomial=certificate.polynomial, degree=str(certificate.degree or ""))
 
 
 def _measured(card: Card, network: nn.Module, trained: TrainedRun) -> tuple[nn.Module, Card]:

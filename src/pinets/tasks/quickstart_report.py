@@ -143,15 +143,19 @@ def _contributions(outcome: Outcome, digits: Digits) -> str:
     names = [*(str(degree) for degree in range(len(parts))), "sum"]
     figure, panels = new_figure(10, 4.6, nrows=2, ncols=len(chosen), height_ratios=(1, 2.4))
     size = columns.abs().max().item()  # one scale for all digits
+    rectangle = require("matplotlib.patches", extra="train").Rectangle
     for column, position in enumerate(chosen.tolist()):
-        _show_digit(panels[0, column], inputs[position], f"a {targets[position].item()}")
+        panels[0, column].imshow(inputs[position].reshape(8, 8).numpy(), cmap="Greys")
+        panels[0, column].set_title(f"a {targets[position].item()}", fontsize=9)
+        panels[0, column].set_axis_off()
         axes, values = panels[1, column], columns[:, column].T
         image = axes.imshow(values.numpy(), cmap="RdBu_r", vmin=-size, vmax=size, aspect="auto")
         axes.set_xticks(range(len(names)), names, fontsize=8)
         axes.set_yticks(range(10), [str(label) for label in range(10)] if column == 0 else [""] * 10, fontsize=8)
         axes.axvline(len(names) - 1.5, color="#1d2433", linewidth=1)
         winner = values[:, -1].argmax().item()
-        axes.add_patch(_frame(len(names) - 1.5, winner - 0.5))
+        corner = (len(names) - 1.5, winner - 0.5)
+        axes.add_patch(rectangle(corner, 1, 1, fill=False, edgecolor="#1d2433", linewidth=1.6))
         tidy(axes, x="degree", y="class" if column == 0 else "", grid=False)
     figure.colorbar(image, ax=panels[1, :], fraction=0.02, pad=0.01, label="contribution").ax.tick_params(labelsize=7)
     return figure_svg(
@@ -225,14 +229,3 @@ def _lesson(outcomes: Sequence[Outcome], best: Outcome, linear: Outcome, digits:
         f"{100 * (best.mean - linear.mean):.1f} points better than a linear model, without an activation function. "
         f"What it learnt is in the products: {cut}, and with all degrees for {100 * right[-1]:.1f} %."
     )
-
-
-def _show_digit(axes: Any, image: torch.Tensor, title: str) -> None:
-    axes.imshow(image.reshape(8, 8).numpy(), cmap="Greys")
-    axes.set_title(title, fontsize=9)
-    axes.set_axis_off()
-
-
-def _frame(x: float, y: float) -> Any:
-    rectangle = require("matplotlib.patches", extra="train").Rectangle
-    return rectangle((x, y), 1, 1, fill=False, edgecolor="#1d2433", linewidth=1.6)

@@ -34,7 +34,7 @@ class DualDomain(Domain):
         value = self.inner.linear(function, *(operand.value for operand in operands))
         if all(operand.tangent is None for operand in operands):
             return Dual(value, None)
-        tangents = [operand.tangent or self._zero(operand.value) for operand in operands]
+        tangents = [operand.tangent or self.inner.linear(lambda x: x * 0, operand.value) for operand in operands]
         return Dual(value, self.inner.linear(function, *tangents))
 
     def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Dual:
@@ -56,6 +56,3 @@ class DualDomain(Domain):
         (found,) = all_of(Dual, [value])
         inverse = self.inner.reciprocal(found.value)
         return None if inverse is None else Dual(inverse, None)
-
-    def _zero(self, value: Value) -> Value:
-        return self.inner.linear(lambda x: x * 0, value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -118,9 +119,7 @@ def multiply_intervals(
     """The values of a function of two intervals that is linear in each: exactly for elementwise products."""
     if function is torch.mul:
         corners = [x.lower * y.lower, x.lower * y.upper, x.upper * y.lower, x.upper * y.upper]
-        low, high = corners[0], corners[0]
-        for corner in corners[1:]:
-            low, high = torch.minimum(low, corner), torch.maximum(high, corner)
+        low, high = reduce(torch.minimum, corners), reduce(torch.maximum, corners)
         if x is y:
             low = torch.where((x.lower <= 0) & (x.upper >= 0), 0.0, torch.minimum(corners[0], corners[3]))
         slack = 0.0 if rounding is None else rounding.slack(1, x.size * y.size)

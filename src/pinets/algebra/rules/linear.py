@@ -163,15 +163,6 @@ def _scatter_reduce(domain: Domain, operation: Operation) -> Value:
     return RULES["scatter_add"](domain, plain)
 
 
-def _copy(domain: Domain, operation: Operation) -> Value:
-    """The tensor that is overwritten only gives the shape and the type."""
-    return _expanded(domain, operation, operation.args[1])
-
-
-def _expand_as(domain: Domain, operation: Operation) -> Value:
-    return _expanded(domain, operation, operation.args[0])
-
-
 def _expanded(domain: Domain, operation: Operation, argument: Any) -> Value:
     """An argument in the shape of the result."""
     refuse_rounding(operation)
@@ -183,14 +174,6 @@ def _to_copy(domain: Domain, operation: Operation) -> Value:
     refuse_rounding(operation)
     dtype = operation.dtype or operation.example.dtype  # a change of precision is no change of the function
     return domain.linear(lambda x: x.to(dtype, copy=True), lift(domain, operation, operation.args[0]))
-
-
-def _item(domain: Domain, operation: Operation) -> Value:
-    return domain.linear(lambda x: x.reshape(()), lift(domain, operation, operation.args[0]))
-
-
-def _size(domain: Domain, operation: Operation) -> int:
-    return operation.shape[operation.args[1]]
 
 
 def _masked_select(domain: Domain, operation: Operation) -> Value:
@@ -212,7 +195,7 @@ def _shape_only(domain: Domain, operation: Operation) -> Tensor | Value:
 RULES: dict[str, Rule] = {
     **dict.fromkeys([*MOVES, *_SUMMING.split()], linear_in_first),
     **dict.fromkeys(("view", "_unsafe_view", "reshape", "view_as", "reshape_as"), _view),
-    "expand_as": _expand_as,
+    "expand_as": lambda domain, operation: _expanded(domain, operation, operation.args[0]),
     "mean": _mean,
     "neg": _negative,
     **dict.fromkeys(("split", "split_with_sizes", "chunk", "unbind", "tensor_split"), _split),
@@ -225,10 +208,13 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("index_put", "_unsafe_index_put", "masked_scatter", "put"), _write(2)),
     **dict.fromkeys(("scatter", "scatter_add", "index_add", "index_copy", "index_fill"), _write(3)),
     "scatter_reduce": _scatter_reduce,
-    **dict.fromkeys(("copy", "fill"), _copy),
+    # what is overwritten only gives the shape and the type
+    **dict.fromkeys(("copy", "fill"), lambda domain, operation: _expanded(domain, operation, operation.args[1])),
     **dict.fromkeys(("_to_copy", "to"), _to_copy),
-    "item": _item,
-    "sym_size": _size,
+    "item": lambda domain, operation: domain.linear(
+        lambda x: x.reshape(()), lift(domain, operation, operation.args[0])
+    ),
+    "sym_size": lambda domain, operation: operation.shape[operation.args[1]],
     "masked_select": _masked_select,
     **dict.fromkeys(("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"), _shape_only),
 }

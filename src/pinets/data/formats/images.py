@@ -133,19 +133,16 @@ def decode_image(encoded: bytes, name: str, crop: Crop, uniforms: Sequence[float
     with open_image(io.BytesIO(encoded), name) as image:
         if image.mode.startswith(("I", "F")):  # Pillow would cut such values off at 255
             raise DataError(f"{name}: has mode {image.mode}; images must have 8 bits a channel")
-        _turn_upright(image)
+        image.load()  # a damaged picture is refused here
+        # Cameras store photos as the sensor saw them, with a note on how to turn them. Damaged notes, for which Pillow
+        # raises anything, are no reason to refuse the picture.
+        with suppress(Exception):
+            require("PIL.ImageOps", extra="train").exif_transpose(image, in_place=True)
         width, height = image.size
         box = crop.box(width, height, uniforms)
         picture = image.convert("L" if channels == 1 else "RGB").resize((crop.size, crop.size), bilinear, box=box)
     pixels = torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8)
     return pixels.view(crop.size, crop.size, channels).permute(2, 0, 1)
-
-
-def _turn_upright(image: Any) -> None:
-    """Turn an image as viewers and browsers show it: cameras store photos as the sensor saw them, with a note."""
-    image.load()  # a damaged picture is refused here
-    with suppress(Exception):  # damaged notes, for which Pillow raises anything, are no reason to refuse the picture
-        require("PIL.ImageOps", extra="train").exif_transpose(image, in_place=True)
 
 
 def encode_png(image: Tensor) -> bytes:

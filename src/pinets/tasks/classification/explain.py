@@ -176,7 +176,9 @@ def class_figure(found: Explanation, number: int) -> Any:
             cell.axis("off")
             if component is not None:
                 value = float(spectrum.values[number, component])
-                _draw(cell, spectrum.vectors[number, component], found.shape)
+                image = spectrum.vectors[number, component].reshape(found.shape).mean(0)
+                most = float(image.abs().max())
+                cell.imshow(image.numpy(), cmap="RdBu_r", vmin=-most, vmax=most)
                 cell.set_title(f"{value:+.2g}", fontsize=9, color=COLORS[0 if value > 0 else 1])
         bars = axes[row, -1]
         values = spectrum.values[number, :32].tolist()
@@ -197,12 +199,6 @@ def _strongest(values: Tensor, degree: int) -> list[int | None]:
         own = [place for place, value in enumerate(values.tolist()) if sign * value > 0][:_SHOWN]
         chosen += [*own, *[None] * (_SHOWN - len(own))]
     return chosen
-
-
-def _draw(cell: Any, vector: Tensor, shape: tuple[int, ...]) -> None:
-    image = vector.reshape(shape).mean(0)
-    most = float(image.abs().max())
-    cell.imshow(image.numpy(), cmap="RdBu_r", vmin=-most, vmax=most)
 
 
 def _curves(found: Explanation) -> Any:

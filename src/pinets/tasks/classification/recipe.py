@@ -153,11 +153,8 @@ class Images:
         _check_counts(self.classes, self.limit)
         if self.size is not None:
             require_range("size", self.size, at_least=1)
-            if not self._takes("size"):
+            if self.name not in DATA_SETS or "size" not in DATA_SETS[self.name].options:
                 raise ValueError(f"the images of {self.name} have a size of their own, which cannot be changed")
-
-    def _takes(self, option: str) -> bool:
-        return self.name in DATA_SETS and option in DATA_SETS[self.name].options
 
     def load(self, data_dir: str | Path | None, *, download: bool = True) -> Inputs:
         options: dict[str, Any] = {} if self.size is None else {"size": self.size}

@@ -66,7 +66,10 @@ class Classification(Task):
         robust: Attacker | Certifier | None = None,
         teacher: Lesson | None = None,
     ) -> None:
-        self._average = _moving_average(network, average).to(accelerator.device) if average else None
+        self._average: AveragedModel | None = None
+        if average:  # also of batch-norm statistics: the last step's would not fit averaged weights
+            moving = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(average), use_buffers=True)
+            self._average = moving.requires_grad_(False).to(accelerator.device)
         self._range_penalty = range_penalty
         self._damage = damage
         if range_penalty is not None:  # after the copy above: the average has no hooks
@@ -174,13 +177,6 @@ class Classification(Task):
     def _place(self, batch: Labelled) -> Labelled:
         inputs, labels = (tensor.to(self._accelerator.device, non_blocking=True) for tensor in batch)
         return inputs, labels
-
-
-def _moving_average(network: nn.Module, keep: float) -> AveragedModel:
-    """The moving average of weights and batch-norm statistics: the last step's would not fit averaged weights."""
-    average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(keep), use_buffers=True)
-    average.requires_grad_(False)
-    return average
 
 
 def _name(k: int) -> str:

@@ -81,11 +81,16 @@ class LfwPeople:
             require_range(name, getattr(self, name), at_least=0)
 
     def load(self, data_dir: str | Path | None) -> FaceInputs:
+        augment: list[Transform] = [RandomFlip()] if self.flip else []
+        if self.shift or self.turn or self.grow:
+            augment.append(RandomSimilarity(self.turn, self.grow, self.shift))
+        if self.light:
+            augment.append(RandomLight(contrast=self.light, brightness=self.light / 2))
         folder = find_lfw(data_folder(data_dir))
         parts = read_lfw_view1(folder, size=self.size, validation=self.validation, smallest=self.smallest)
         return FaceInputs(
             parts.train,
-            Compose(*self._augment(), FACE_PIXELS),
+            Compose(*augment, FACE_PIXELS),
             {
                 "validation": Verification({"held_out": parts.validation}, FACE_PIXELS),
                 "test": Verification({"view1": parts.test}, FACE_PIXELS),
@@ -95,14 +100,6 @@ class LfwPeople:
     def describe(self, data_dir: str | Path | None = None) -> InputInfo:
         """The images of a face; a network that embeds faces has no classes."""
         return _face_info(self.size)
-
-    def _augment(self) -> list[Transform]:
-        augment: list[Transform] = [RandomFlip()] if self.flip else []
-        if self.shift or self.turn or self.grow:
-            augment.append(RandomSimilarity(self.turn, self.grow, self.shift))
-        if self.light:
-            augment.append(RandomLight(contrast=self.light, brightness=self.light / 2))
-        return augment
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,12 @@ def write_face_report(folder: PathLike, path: PathLike | None = None) -> Path:
     for protocol in dict.fromkeys(result.protocol for result in results):
         some = [result for result in results if result.protocol == protocol]
         header, *rows = face_table(some)
-        content = [table(header, rows), *map(paragraph, _notes(some))]
+        told = [
+            f"{result.model}, {result.data}: " + "; ".join(f"{key}: {value}" for key, value in result.settings.items())
+            for result in some
+            if result.settings
+        ]
+        content = [table(header, rows), *map(paragraph, dict.fromkeys(told))]
         for data in dict.fromkeys(result.data for result in some):
             here = [result for result in some if result.data == data]
             content += [curve_figure(here, kind) for kind in ("roc", "cmc") if any(kind in r.curves for r in here)]
@@ -219,16 +224,6 @@ def _cell(result: FaceResult | None, name: str) -> str:
         + ("" if deviation is None else f" ± {100 * deviation:.{digits}f}")
         + ("" if remark is None else f" ({remark})")
     )
-
-
-def _notes(results: Sequence[FaceResult]) -> list[str]:
-    """The settings of the results, each once."""
-    told = [
-        f"{result.model}, {result.data}: " + "; ".join(f"{key}: {value}" for key, value in result.settings.items())
-        for result in results
-        if result.settings
-    ]
-    return list(dict.fromkeys(told))
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -168,7 +168,11 @@ class GenerationRecipe(Recipe):
     def reference(self, protocol: str, train: SampleSet, test: SampleSet) -> ImageSource:
         """The real images that a protocol compares generated ones with."""
         split = getattr(get_protocol(protocol), "split", "train")
-        return _source(f"{self.data.name}/{split}{self.data.changes}", test if split == "test" else train)
+        name, images = f"{self.data.name}/{split}{self.data.changes}", test if split == "test" else train
+        if isinstance(images, ImageSet):
+            return TensorSource(name, images.images, images.labels)
+        assert isinstance(images, FolderSet)
+        return _FileSource(name, images)
 
     def _measurement(self, data: RealImages, device: torch.device) -> Measurement:
         return Measurement(
@@ -296,13 +300,6 @@ def draw_noise(name: NoiseName, count: int, latent: int, device: torch.device | 
     if name == "normal":
         return torch.randn(count, latent, device=device)
     return torch.rand(count, latent, device=device) * 2 - 1
-
-
-def _source(name: str, images: SampleSet) -> ImageSource:
-    if isinstance(images, ImageSet):
-        return TensorSource(name, images.images, images.labels)
-    assert isinstance(images, FolderSet)
-    return _FileSource(name, images)
 
 
 class _FileSource:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -36,10 +36,12 @@ def read_shapes(path: PathLike) -> Tensor:
     array = open_array(path)
     if array.ndim != 3 or array.shape[-1] != 3 or array.dtype.kind != "f":
         raise DataError(f"{path}: shapes must be numbers (N, V, 3), got {array.shape} {array.dtype}")
-    return _finite(torch.from_numpy(np.array(array, dtype=np.float32)), path)
+    shapes = torch.from_numpy(np.array(array, dtype=np.float32))
+    _require_finite(shapes, path)
+    return shapes
 
 
-def _finite(shapes: Tensor, source: object) -> Tensor:
+def _require_finite(shapes: Tensor, source: object) -> None:
     """Refuse shapes with vertices that are not finite, naming the first and its source."""
     broken = ~torch.isfinite(shapes).flatten(1).all(dim=1)
     if broken.any():
@@ -47,7 +49,6 @@ def _finite(shapes: Tensor, source: object) -> Tensor:
         raise DataError(
             f"{source}: shape {first} has vertices that are not finite, as {int(broken.sum())} of {len(shapes)} have"
         )
-    return shapes
 
 
 def _mesh_files(folder: Path) -> list[Path]:
@@ -114,7 +115,10 @@ def read_mesh_arrays(
         millimetres: How many of them the unit of the positions has.
         sequence: Frames in a sequence of training shapes; whole sequences are held out then, else the last shapes.
     """
-    template = _read(_template(folder))
+    templates = [folder / f"template{suffix}" for suffix in SUFFIXES if (folder / f"template{suffix}").is_file()]
+    if not templates:
+        raise DataError(f"{folder} has no template: a mesh with the faces, as template.obj")
+    template = _read(templates[0])
 
     def part(name: str) -> Tensor:
         shapes = read_shapes(folder / f"{name}.npy")
@@ -182,17 +186,10 @@ def read_coma(folder: Path, *, split: str = "interpolation") -> Splits[MeshSet]:
             parts["test"] += files
             continue
         for file in files:
-            parts[_of_hundred(counted, kind)].append(file)
-            counted += 1
+            place, counted = counted % 100, counted + 1
+            part = "test" if kind == "interpolation" and place < 10 else "validation" if 10 <= place < 20 else "train"
+            parts[part].append(file)
     return _read_parts(parts, folder, 1000.0)
-
-
-def _of_hundred(frame: int, kind: str) -> str:
-    """The part that a frame belongs to, by its place in its hundred."""
-    place = frame % 100
-    if kind == "interpolation" and place < 10:
-        return "test"
-    return "validation" if 10 <= place < 20 else "train"
 
 
 def read_dfaust(folder: Path) -> Splits[MeshSet]:
@@ -211,9 +208,17 @@ def read_dfaust(folder: Path) -> Splits[MeshSet]:
         try:
             with h5py.File(path, "r") as file:
                 faces = torch.from_numpy(np.asarray(file["faces"]).astype(np.int64))
-                for sequences in _by_subject(name for name in file if name != "faces").values():
-                    for name, part in zip(sequences, _last_two(len(sequences)), strict=True):
-                        shapes = _sequence(np.asarray(file[name], dtype=np.float32), f"sequence {name}")
+                subjects: dict[str, list[str]] = {}
+                for name in sorted(name for name in file if name != "faces"):
+                    subjects.setdefault(name.partition("_")[0], []).append(name)
+                for sequences in subjects.values():
+                    last = ["validation", "test"] if len(sequences) > 2 else []
+                    for name, part in zip(sequences, ["train"] * (len(sequences) - len(last)) + last, strict=True):
+                        array = np.asarray(file[name], dtype=np.float32)
+                        if array.ndim != 3 or array.shape[1] != 3 or array.shape[2] == 0:
+                            raise DataError(f"sequence {name} must be (V, 3, frames), got {array.shape}")
+                        shapes = torch.from_numpy(array).permute(2, 0, 1).contiguous()
+                        _require_finite(shapes, f"sequence {name}")
                         mesh = Mesh(shapes[0].double(), faces)
                         template = mesh if template is None else template
                         _require_alike(mesh, template, f"sequence {name}", files[0])
@@ -224,28 +229,3 @@ def read_dfaust(folder: Path) -> Splits[MeshSet]:
     if template is None or len(arrays) < 3:
         raise DataError(f"{folder}: a subject needs at least three sequences, one for each part")
     return mesh_splits(arrays["train"], arrays["test"], template, 1000.0, validation=arrays["validation"])
-
-
-def _sequence(array: np.ndarray, name: str) -> Tensor:
-    """The frames of a sequence, (V, 3, frames), as shapes."""
-    if array.ndim != 3 or array.shape[1] != 3 or array.shape[2] == 0:
-        raise DataError(f"{name} must be (V, 3, frames), got {array.shape}")
-    return _finite(torch.from_numpy(array).permute(2, 0, 1).contiguous(), name)
-
-
-def _by_subject(names: Iterable[str]) -> dict[str, list[str]]:
-    subjects: dict[str, list[str]] = {}
-    for name in sorted(names):
-        subjects.setdefault(name.partition("_")[0], []).append(name)
-    return subjects
-
-
-def _last_two(count: int) -> list[str]:
-    return (["train"] * count + ["validation", "test"])[-count:] if count > 2 else ["train"] * count
-
-
-def _template(folder: Path) -> Path:
-    found = [folder / f"template{suffix}" for suffix in SUFFIXES if (folder / f"template{suffix}").is_file()]
-    if not found:
-        raise DataError(f"{folder} has no template: a mesh with the faces, as template.obj")
-    return found[0]

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from pinets._files import write_bytes
-from pinets.algebra import Certificate, certify
+from pinets.algebra import certify
 from pinets.data.splits import evenly_chosen
 from pinets.engine.recipe import recipe_from_json
 from pinets.engine.run import RunFolder
@@ -159,8 +159,10 @@ def run_sections(run: TrainedRun) -> list[Section]:
         f"{float(by_shape.max()):.3g} mm, and {100 * share:.0f} % have more than twice the median."
     )
     certificate = certify(model.network, model.standardize(test[:1]))
+    names = ", ".join(dict.fromkeys(found.operation for found in certificate.violations))
+    degree = f"Yes: the autoencoder is {str(certificate).splitlines()[0]} in the coordinates of the vertices."
     return [
-        Section("Is it a polynomial?", paragraph(_degree(certificate))),
+        Section("Is it a polynomial?", paragraph(degree if certificate.polynomial else f"No. In the way: {names}.")),
         Section(
             "Errors of the test shapes",
             paragraph(told),
@@ -171,13 +173,6 @@ def run_sections(run: TrainedRun) -> list[Section]:
             figure_svg(three, "Three test shapes as the autoencoder gives them back.", alt="reconstructed shapes"),
         ),
     ]
-
-
-def _degree(certificate: Certificate) -> str:
-    if certificate.polynomial:
-        return f"Yes: the autoencoder is {str(certificate).splitlines()[0]} in the coordinates of the vertices."
-    names = ", ".join(dict.fromkeys(found.operation for found in certificate.violations))
-    return f"No. In the way: {names}."
 
 
 def _add_shapes(

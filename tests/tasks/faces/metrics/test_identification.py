@@ -13,27 +13,13 @@ from pinets.tasks.faces.metrics import (
     identify,
     rank_rates,
 )
+from tests.tasks.faces.metrics.by_hand import by_hand
 
 
 def whole_numbers(count, width, seed):
     """Embeddings of few different directions with exact similarities along axes: ties and duplicates."""
     generator = torch.Generator().manual_seed(seed)
     return torch.nn.functional.one_hot(torch.randint(width, (count,), generator=generator), width).float()
-
-
-def by_hand(probes, probe_subjects, gallery, gallery_subjects):
-    rows = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (probes.numpy(), gallery.numpy())]
-    scores = rows[0] @ rows[1].T
-    mates, others, ranks = [], [], []
-    for row, subject in zip(scores, probe_subjects.tolist(), strict=True):
-        best = {}
-        for score, who in zip(row, gallery_subjects.tolist(), strict=True):
-            best[who] = max(best.get(who, -math.inf), score)
-        mate = best.pop(subject, -math.inf)
-        mates.append(mate)
-        others.append(list(best.values()))
-        ranks.append(0 if mate == -math.inf else 1 + sum(score >= mate for score in best.values()))
-    return np.array(mates), others, ranks
 
 
 @pytest.mark.parametrize("budget", [1, 64, 1 << 24])

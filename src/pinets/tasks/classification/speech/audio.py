@@ -53,7 +53,9 @@ def read_sound(path: Path, *, convert: bool = False) -> Tensor:
     if len(samples) != announced or announced == 0:
         raise DataError(f"{path}: cut short, {len(samples)} of {announced} samples are there")
     if found != SAMPLE_RATE:
-        samples = _resample(samples, found, SAMPLE_RATE)
+        common = math.gcd(found, SAMPLE_RATE)
+        resample = require("scipy.signal", extra="train").resample_poly  # its filter prevents aliasing
+        samples = torch.from_numpy(resample(samples.numpy(), SAMPLE_RATE // common, found // common))
     return (samples * 32768).round().clamp(-32768, 32767).short()  # exact for 16-bit files
 
 
@@ -89,13 +91,6 @@ def loudest(sound: Tensor, length: int) -> Tensor:
     energy = torch.cat([torch.zeros(1, dtype=torch.float64), sound.double().square().cumsum(0)])
     start = int((energy[length:] - energy[:-length]).argmax())
     return sound[start : start + length]
-
-
-def _resample(samples: Tensor, before: int, after: int) -> Tensor:
-    """Resample by a polyphase filter, which prevents aliasing."""
-    common = math.gcd(before, after)
-    resample = require("scipy.signal", extra="train").resample_poly
-    return torch.from_numpy(resample(samples.numpy(), after // common, before // common))
 
 
 def _require_whole_wav(path: Path) -> None:

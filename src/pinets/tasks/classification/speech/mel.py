@@ -89,7 +89,9 @@ def mel_matrix(bands: int, n_fft: int, rate: int) -> Tensor:
         float64 of shape ``(bands, 1 + n_fft / 2)``.
     """
     frequencies = torch.linspace(0, rate / 2, 1 + n_fft // 2, dtype=torch.float64)
-    corners = _from_mel(torch.linspace(0, _to_mel(rate / 2), bands + 2, dtype=torch.float64))
+    mels = torch.linspace(0, _to_mel(rate / 2), bands + 2, dtype=torch.float64)
+    break_mel = _BREAK / _LINEAR_STEP
+    corners = torch.where(mels < break_mel, mels * _LINEAR_STEP, _BREAK * torch.exp(_LOG_STEP * (mels - break_mel)))
     low, centre, high = (corners[start : start + bands, None] for start in range(3))
     rising = (frequencies - low) / (centre - low)
     falling = (high - frequencies) / (high - centre)
@@ -100,8 +102,3 @@ def _to_mel(frequency: float) -> float:
     if frequency < _BREAK:
         return frequency / _LINEAR_STEP
     return _BREAK / _LINEAR_STEP + math.log(frequency / _BREAK) / _LOG_STEP
-
-
-def _from_mel(mel: Tensor) -> Tensor:
-    logarithmic = _BREAK * torch.exp(_LOG_STEP * (mel - _BREAK / _LINEAR_STEP))
-    return torch.where(mel < _BREAK / _LINEAR_STEP, mel * _LINEAR_STEP, logarithmic)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -16,7 +15,7 @@ from pinets.data.formats.images import CentreCrop
 from pinets.data.samples import ImageSet
 from pinets.data.sets.folders import FolderSet
 from pinets.tasks.faces.data.identities import open_identity_folders
-from pinets.tasks.faces.data.lists import ListedPair, parse_pairs
+from pinets.tasks.faces.data.lists import parse_pairs
 from pinets.tasks.faces.data.pairs import FacePairs, open_pairs
 
 __all__ = ["LfwView1", "find_lfw", "read_lfw_view1"]
@@ -59,11 +58,16 @@ def read_lfw_view1(folder: PathLike, *, size: int = 64, validation: float = 0.1,
         smallest: People with fewer images than that are left out of training.
     """
     folder = Path(folder)
-    developed, tested = (_people(parse_pairs(folder / name)) for name in (_TRAIN, _TEST))
+    developed, tested = (
+        sorted({name for pair in parse_pairs(folder / file) for name, _ in pair}) for file in (_TRAIN, _TEST)
+    )
     random.Random(0).shuffle(developed)  # the same split for every seed, so that runs can be compared
     count = round(validation * len(developed))
     held, rest = sorted(developed[:count]), sorted(developed[count:])
-    _require_disjoint({"training": rest, "validation": held, "test": tested}, folder)
+    parts = {"training": rest, "validation": held, "test": tested}
+    for (first, some), (second, others) in combinations(parts.items(), 2):
+        if both := sorted(set(some) & set(others)):
+            raise DataError(f"{folder}: {both[0]} is in the {first} and in the {second} part")
     crop = CentreCrop(size, size)
     train, strangers = (open_identity_folders(folder / "lfw", crop, names).in_memory() for names in (rest, held))
     test = open_pairs(folder / _TEST, folder / "lfw", size=size)
@@ -71,16 +75,6 @@ def read_lfw_view1(folder: PathLike, *, size: int = 64, validation: float = 0.1,
     return LfwView1(
         _without_rare(train, smallest), _make_pairs(strangers, folder), replace(test, faces=test.faces.in_memory())
     )
-
-
-def _people(pairs: Iterable[ListedPair]) -> list[str]:
-    return sorted({name for pair in pairs for name, _ in pair})
-
-
-def _require_disjoint(parts: dict[str, list[str]], folder: Path) -> None:
-    for (first, some), (second, others) in combinations(parts.items(), 2):
-        if both := sorted(set(some) & set(others)):
-            raise DataError(f"{folder}: {both[0]} is in the {first} and in the {second} part")
 
 
 def _without_rare(faces: ImageSet, smallest: int) -> ImageSet:

@@ -171,7 +171,11 @@ def _identity_ranges(file: BinaryIO, offsets: dict[int, int], damage: Damage) ->
             )
             break
         try:
-            span = _identity_range(file, offsets, key)
+            labels = read_record(file, offsets[key]).labels
+            keys = [int(label) for label in labels[:2]]
+            if len(keys) < 2 or not 0 <= keys[0] <= keys[1] <= keys[0] + len(offsets):
+                raise DataError(f"{file.name}: the record {key} of an identity must name a range of keys, got {labels}")
+            span = range(*keys)
             # an image is of one identity; and a small file must not name billions
             if len(taken) + len(span) > len(offsets) or not taken.isdisjoint(span):
                 raise DataError(
@@ -183,14 +187,6 @@ def _identity_ranges(file: BinaryIO, offsets: dict[int, int], damage: Damage) ->
         except DataError as error:
             damage.note(error)
     return ranges, 0 < len(ranges) == last - first
-
-
-def _identity_range(file: BinaryIO, offsets: dict[int, int], key: int) -> range:
-    labels = read_record(file, offsets[key]).labels
-    keys = [int(label) for label in labels[:2]]
-    if len(keys) < 2 or not 0 <= keys[0] <= keys[1] <= keys[0] + len(offsets):
-        raise DataError(f"{file.name}: the record {key} of an identity must name a range of keys, got {labels}")
-    return range(*keys)
 
 
 def _labels_by_identity(

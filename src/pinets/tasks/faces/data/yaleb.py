@@ -57,11 +57,10 @@ def open_yaleb(folder: PathLike, *, size: int) -> YaleB:
         raise MissingDataError(f"Extended Yale B is not in {folder}: put CroppedYale with yaleB01 and so on there")
     paths, labels, people = list_yaleb(root)
     faces = FolderSet(labels, people, CentreCrop(size, size), tuple(map(str, paths)))
-    return YaleB(faces, torch.tensor([_subset(path) for path in paths]))
-
-
-def _subset(path: Path) -> int:
-    light = _NAME.fullmatch(path.name)
-    if light is None:
-        raise DataError(f"{path}: the name must tell the light, as yaleB01_P00A+000E+00.pgm")
-    return light_subset(int(light[1]), int(light[2]))
+    subsets = []
+    for path in paths:
+        light = _NAME.fullmatch(path.name)
+        if light is None:
+            raise DataError(f"{path}: the name must tell the light, as yaleB01_P00A+000E+00.pgm")
+        subsets.append(light_subset(int(light[1]), int(light[2])))
+    return YaleB(faces, torch.tensor(subsets))

@@ -54,14 +54,11 @@ class Pooling:
     media: bool = True
 
     def __str__(self) -> str:
-        words = {True: "yes", False: "no"}
-        return ", ".join(
-            f"{name} {words[value]}"
-            for name, value in (
-                ("embeddings normalised first", self.normalize),
-                ("weighed by detection", self.detection),
-                ("frames averaged first", self.media),
-            )
+        normalize, detection, media = (
+            "yes" if value else "no" for value in (self.normalize, self.detection, self.media)
+        )
+        return (
+            f"embeddings normalised first {normalize}, weighed by detection {detection}, frames averaged first {media}"
         )
 
 

@@ -19,10 +19,9 @@ from pinets.tasks.generation.metrics.distances import (
     kernel_distance,
     precision_recall,
 )
-from pinets.tasks.generation.metrics.inception import Inception
 from pinets.tasks.generation.metrics.inception_weights import OFFICIAL, load_inception
 from pinets.tasks.generation.metrics.protocols import Distances, Score, SmallDistance, get_protocol
-from pinets.tasks.generation.metrics.small_classifier import SmallFeatures, small_features
+from pinets.tasks.generation.metrics.small_classifier import small_features
 from pinets.tasks.generation.metrics.sources import FolderSource, ImageSource, find_source, require_images
 from pinets.tasks.generation.metrics.statistics import (
     Extractor,
@@ -110,8 +109,12 @@ def evaluate(
     if reference is None:
         raise ValueError(f"{protocol} compares samples with images: it needs a reference")
     folder = cache_folder(cache_dir)
-    if extractor is None:
-        extractor = _extractor(plan, reference, data_dir, folder).to(device)
+    if extractor is None and not isinstance(plan, SmallDistance):
+        extractor = load_inception(data_dir=data_dir).to(device)
+    elif extractor is None:
+        if isinstance(reference, FeatureStatistics):
+            raise ValueError(f"{plan.name} needs the reference images and their labels, got statistics")
+        extractor = small_features(reference, folder).to(device)
     if isinstance(reference, FeatureStatistics):
         real = reference
     else:
@@ -119,8 +122,14 @@ def evaluate(
     if real.extractor != extractor.name:
         raise ValueError(f"the statistics of {real.name} are of the features {real.extractor}, not of {extractor.name}")
     _warn_of_few(extractor, samples=count, reference=real.count)
-    fake = collect("the samples", _of_size(_generate(sample, count, batch_size), real), extractor)
-    values = _fid_small(real, fake) if isinstance(plan, SmallDistance) else _distances(real, fake)
+    fake = collect("the samples", _generate(sample, count, batch_size, real), extractor)
+    distance = frechet_distance(real.mean, real.covariance, fake.mean, fake.covariance)
+    if isinstance(plan, SmallDistance):
+        values = {"fid_small": distance}
+    else:
+        kid, kid_std = kernel_distance(real.features, fake.features)
+        precision, recall = precision_recall(real.features, fake.features)
+        values = {"fid": distance, "kid": kid, "kid_std": kid_std, "precision": precision, "recall": recall}
     return GenerationResult(name, count, real.name, real.count, extractor.name, values)
 
 
@@ -164,20 +173,6 @@ def evaluate_folder(
     return evaluate(sample, source, protocol, samples=samples, data_dir=data_dir, **options)
 
 
-def _distances(real: FeatureStatistics, fake: FeatureStatistics) -> dict[str, float]:
-    kid, kid_std = kernel_distance(real.features, fake.features)
-    precision, recall = precision_recall(real.features, fake.features)
-    return {"fid": _frechet(real, fake), "kid": kid, "kid_std": kid_std, "precision": precision, "recall": recall}
-
-
-def _fid_small(real: FeatureStatistics, fake: FeatureStatistics) -> dict[str, float]:
-    return {"fid_small": _frechet(real, fake)}
-
-
-def _frechet(real: FeatureStatistics, fake: FeatureStatistics) -> float:
-    return frechet_distance(real.mean, real.covariance, fake.mean, fake.covariance)
-
-
 @torch.no_grad()
 def _inception_score(plan: Score, batches: Iterable[Tensor], count: int, network: Any) -> dict[str, float]:
     if getattr(network, "fc", network) is None:  # other extractors need not have an attribute fc
@@ -192,29 +187,15 @@ def _inception_score(plan: Score, batches: Iterable[Tensor], count: int, network
     return {"inception_score": mean, "inception_score_std": std}
 
 
-def _extractor(
-    plan: Distances, reference: Reference, data_dir: str | Path | None, folder: Path
-) -> Inception | SmallFeatures:
-    if not isinstance(plan, SmallDistance):
-        return load_inception(data_dir=data_dir)
-    if isinstance(reference, FeatureStatistics):
-        raise ValueError(f"{plan.name} needs the reference images and their labels, got statistics")
-    return small_features(reference, folder)
-
-
-def _generate(sample: Sample, count: int, batch_size: int) -> Iterator[Tensor]:
+def _generate(sample: Sample, count: int, batch_size: int, real: FeatureStatistics | None = None) -> Iterator[Tensor]:
+    """Samples; where there are real images, of their size."""
     for first in track(range(0, count, batch_size), "samples", unit="batch"):
         wanted = min(batch_size, count - first)
         images = sample(wanted)
         require_images(images, "samples")
         if len(images) != wanted:
             raise ValueError(f"asked for {wanted} samples after {first}, got {len(images)}; {count} are needed")
-        yield images
-
-
-def _of_size(batches: Iterable[Tensor], real: FeatureStatistics) -> Iterator[Tensor]:
-    for images in batches:
-        if images.shape[2:] != real.size:
+        if real is not None and images.shape[2:] != real.size:
             raise ValueError(
                 f"samples are {images.shape[2]}x{images.shape[3]}, but the images of {real.name} are "
                 f"{real.size[0]}x{real.size[1]}: bring them to one size first"

@@ -83,14 +83,6 @@ def _mixed_5(width: int, pooled: int) -> Mixed:
     )
 
 
-def _mixed_6a() -> Mixed:
-    return Mixed(
-        _chain("branch3x3", (288, 384, 3, 2)),
-        _chain("branch3x3dbl", (288, 64, 1), (64, 96, 3), (96, 96, 3, 2)),
-        [_maximum_pool(stride=2)],
-    )
-
-
 def _mixed_6(c: int) -> Mixed:
     row, column = (1, 7), (7, 1)
     return Mixed(
@@ -98,14 +90,6 @@ def _mixed_6(c: int) -> Mixed:
         _chain("branch7x7", (768, c, 1), (c, c, row), (c, 192, column)),
         _chain("branch7x7dbl", (768, c, 1), (c, c, column), (c, c, row), (c, c, column), (c, 192, row)),
         [_average_pool(), *_chain("branch_pool", (768, 192, 1))],
-    )
-
-
-def _mixed_7a() -> Mixed:
-    return Mixed(
-        _chain("branch3x3", (768, 192, 1), (192, 320, 3, 2)),
-        _chain("branch7x7x3", (768, 192, 1), (192, 192, (1, 7)), (192, 192, (7, 1)), (192, 192, 3, 2)),
-        [_maximum_pool(stride=2)],
     )
 
 
@@ -133,12 +117,20 @@ def _layers() -> dict[str, nn.Module]:
         "Mixed_5b": _mixed_5(192, 32),
         "Mixed_5c": _mixed_5(256, 64),
         "Mixed_5d": _mixed_5(288, 64),
-        "Mixed_6a": _mixed_6a(),
+        "Mixed_6a": Mixed(
+            _chain("branch3x3", (288, 384, 3, 2)),
+            _chain("branch3x3dbl", (288, 64, 1), (64, 96, 3), (96, 96, 3, 2)),
+            [_maximum_pool(stride=2)],
+        ),
         "Mixed_6b": _mixed_6(128),
         "Mixed_6c": _mixed_6(160),
         "Mixed_6d": _mixed_6(160),
         "Mixed_6e": _mixed_6(192),
-        "Mixed_7a": _mixed_7a(),
+        "Mixed_7a": Mixed(
+            _chain("branch3x3", (768, 192, 1), (192, 320, 3, 2)),
+            _chain("branch7x7x3", (768, 192, 1), (192, 192, (1, 7)), (192, 192, (7, 1)), (192, 192, 3, 2)),
+            [_maximum_pool(stride=2)],
+        ),
         "Mixed_7b": _mixed_7(1280, _average_pool()),
         "Mixed_7c": _mixed_7(2048, _maximum_pool(stride=1)),
     }

@@ -102,7 +102,12 @@ class FolderSource:
         return len(self.paths)
 
     def read(self, indices: Tensor) -> Tensor:
-        return torch.stack([self._decode(self.paths[index]) for index in indices.tolist()])
+        images = []
+        for path in (self.paths[index] for index in indices.tolist()):
+            with open_image(Path(path), path) as image:
+                pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
+                images.append(pixels.view(image.height, image.width, -1).permute(2, 0, 1))
+        return torch.stack(images)
 
     def fingerprint(self) -> str:
         digest = hashlib.sha256()
@@ -110,12 +115,6 @@ class FolderSource:
             facts = Path(path).stat()
             digest.update(f"{Path(path).relative_to(self.folder)} {facts.st_size} {facts.st_mtime_ns}\n".encode())
         return digest.hexdigest()
-
-    def _decode(self, path: str) -> Tensor:
-        with open_image(Path(path), path) as image:
-            pixels = image.tobytes()
-            width, height = image.size
-        return torch.frombuffer(bytearray(pixels), dtype=torch.uint8).view(height, width, -1).permute(2, 0, 1)
 
 
 def data_set_source(name: str, split: Split, data_dir: str | Path | None = None, *, pad: int = 0) -> TensorSource:

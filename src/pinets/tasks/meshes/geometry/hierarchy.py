@@ -7,8 +7,6 @@ import math
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from torch import Tensor
-
 from pinets._files import user_cache
 from pinets.operators.hierarchy import Hierarchy, Level
 from pinets.operators.mesh import Mesh, MeshError
@@ -92,7 +90,8 @@ def build_hierarchy(template: Mesh, plan: HierarchyPlan | None = None) -> Hierar
         up.append((indices, weights.float()))
     levels = []
     for number, mesh in enumerate(meshes):
-        references = _nearest(template.vertices[list(plan.references)], mesh)
+        points = template.vertices[list(plan.references)]
+        references = [int((mesh.vertices - point).norm(dim=1).argmin()) for point in points]  # the nearest vertices
         lists = spiral_lists(mesh, hops=plan.hops[number], references=references)
         length = spiral_length(lists) if plan.lengths is None else plan.lengths[number]
         levels.append(Level(mesh, fit_length(lists, length, dilation=plan.dilation[number])))
@@ -145,11 +144,6 @@ def describe_levels(hierarchy: Hierarchy) -> list[LevelInfo]:
         padding = float((level.spirals == len(vertices)).double().mean())
         found.append(LevelInfo(len(vertices), len(level.mesh.faces), level.spirals.shape[1], padding, round_trip))
     return found
-
-
-def _nearest(points: Tensor, mesh: Mesh) -> list[int]:
-    """The vertices of a mesh nearest to the given points."""
-    return [int((mesh.vertices - point).norm(dim=1).argmin()) for point in points]
 
 
 def cached_hierarchy(

@@ -40,7 +40,9 @@ def collapse(mesh: Mesh, count: int) -> tuple[Tensor, Mesh]:
     else:  # some of the vertices in no face remain, those with the lowest numbers
         loose = (~used).nonzero().flatten()[: count - int(used.sum())]
         kept = torch.cat([used.nonzero().flatten(), loose]).sort().values
-    smaller = _restrict(mesh, kept)
+    place = torch.full((total,), -1, dtype=torch.int64)
+    place[kept] = torch.arange(len(kept))
+    smaller = Mesh(mesh.vertices[kept], place[mesh.faces])
     if count == len(kept):
         return kept, smaller
     inner, faces = _collapse_edges(smaller, count)
@@ -49,7 +51,11 @@ def collapse(mesh: Mesh, count: int) -> tuple[Tensor, Mesh]:
 
 def _collapse_edges(mesh: Mesh, count: int) -> tuple[Tensor, Tensor]:
     simplification = require("fast_simplification", extra="mesh")
-    points, faces = _unit_size(mesh.vertices.double()), mesh.faces.int().numpy()
+    vertices = mesh.vertices.double()
+    centred = vertices - vertices.mean(dim=0)
+    # of size one: the errors at which edges may collapse are absolute numbers
+    points = centred / centred.abs().max().clamp_min(torch.finfo(torch.float64).tiny)
+    faces = mesh.faces.int().numpy()
     for aggression in (3.0, 5.0, 7.0):  # lower ones follow the order of the errors more closely, but may stop too early
         *_, collapses = simplification.simplify(
             points.numpy(), faces, target_count=0, agg=aggression, return_collapses=True
@@ -78,13 +84,10 @@ def _collapse_edges(mesh: Mesh, count: int) -> tuple[Tensor, Tensor]:
     ascending = kept.argsort()
     place = torch.empty_like(ascending)
     place[ascending] = torch.arange(count)
-    return kept[ascending], _distinct(place[coarse])
-
-
-def _unit_size(vertices: Tensor) -> Tensor:
-    """The same shape about the origin: the errors at which edges may collapse are absolute numbers."""
-    centred = vertices - vertices.mean(dim=0)
-    return centred / centred.abs().max().clamp_min(torch.finfo(vertices.dtype).tiny)
+    final = place[coarse]
+    # of faces on the same vertices, in any order, the first
+    _, first = np.unique(final.sort(dim=1).values.numpy(), axis=0, return_index=True)
+    return kept[ascending], final[torch.from_numpy(np.sort(first))]
 
 
 def _nearest_member(vertices: Tensor, moved: Tensor, merged: Tensor) -> Tensor:
@@ -95,19 +98,6 @@ def _nearest_member(vertices: Tensor, moved: Tensor, merged: Tensor) -> Tensor:
     for vertex, cluster, far in zip(members.tolist(), merged[members].tolist(), distance.tolist(), strict=True):
         best[cluster] = min(best.get(cluster, (far, vertex)), (far, vertex))
     return torch.tensor([best[cluster][1] for cluster in range(len(moved))], dtype=torch.int64)
-
-
-def _distinct(faces: Tensor) -> Tensor:
-    """Drop all but the first of faces on the same vertices, in any order."""
-    _, first = np.unique(faces.sort(dim=1).values.numpy(), axis=0, return_index=True)
-    return faces[torch.from_numpy(np.sort(first))]
-
-
-def _restrict(mesh: Mesh, kept: Tensor) -> Mesh:
-    """The mesh of the kept vertices, which include all that are in faces."""
-    place = torch.full((len(mesh.vertices),), -1, dtype=torch.int64)
-    place[kept] = torch.arange(len(kept))
-    return Mesh(mesh.vertices[kept], place[mesh.faces])
 
 
 def barycentric(points: Tensor, mesh: Mesh) -> tuple[Tensor, Tensor]:
