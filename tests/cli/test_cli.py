@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from pinets.cli import main
 from pinets.cli.app import VERBS
+from pinets.cli.arguments import print_json
 
 START = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # as at a terminal
 RUN = START + "import sys; from pinets.cli import main; sys.exit(main())"
@@ -150,3 +152,10 @@ def test_the_installed_command_is_this_one():
 
     (entry,) = entry_points(group="console_scripts", name="pinets")
     assert entry.load() is main
+
+
+def test_json_has_null_for_numbers_that_are_not_finite(capsys):
+    print_json({"ratio": [1.5, float("inf")], "score": (float("nan"), 2), "name": "größer"})
+    text = capsys.readouterr().out
+    refuse = {"parse_constant": lambda name: pytest.fail(f"{name} is no JSON")}
+    assert json.loads(text, **refuse) == {"ratio": [1.5, None], "score": [None, 2], "name": "größer"}

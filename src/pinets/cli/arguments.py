@@ -1,8 +1,9 @@
-"""Arguments that several verbs take: MODEL and the shape of its input."""
+"""What several verbs share: MODEL, the shape of its input, and JSON."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import re
 from collections.abc import Callable
@@ -23,6 +24,7 @@ __all__ = [
     "gigabytes",
     "indices",
     "positive",
+    "print_json",
     "read_array",
     "read_model_and_input",
     "resolve_model",
@@ -152,3 +154,16 @@ def read_array(path: str) -> Any:
         return np.array(open_array(path))
     except (DataError, MissingDataError) as error:
         raise UsageError(str(error)) from error
+
+
+def print_json(content: Any) -> None:
+    """Print as JSON; numbers that are not finite, which JSON does not have, as null."""
+    print(json.dumps(_finite(content), indent=2, ensure_ascii=False))
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, add_model, positive, read_array, read_model_and_input
+from pinets.cli.arguments import MODEL_HELP, add_model, positive, print_json, read_array, read_model_and_input
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
             "violations": violations,
             "notes": certificate.notes,
         }
-        print(json.dumps({**known, **_finite(found)}, indent=2))
+        print_json({**known, **found})
     else:
         print(certificate)
         for number, rows in enumerate(found.get("boxes", ())):
@@ -153,15 +152,6 @@ def _bound(traced: Traced, lower: Tensor, upper: Tensor, boxes: int) -> list[lis
     columns["rate"] = lipschitz(traced, lower, upper)
     rows = zip(*(column.reshape(len(column), -1).tolist() for column in columns.values()), strict=True)
     return [[dict(zip(columns, output, strict=True)) for output in zip(*row, strict=True)] for row in rows]
-
-
-def _finite(found: Any) -> Any:
-    """Replace infinite numbers by None: JSON has no infinity."""
-    if isinstance(found, dict):
-        return {key: _finite(value) for key, value in found.items()}
-    if isinstance(found, list):
-        return [_finite(value) for value in found]
-    return found if math.isfinite(found) else None
 
 
 def _print(number: int, rows: list[dict[str, float]]) -> None:

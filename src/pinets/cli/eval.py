@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from typing import Literal
 
 from pinets.cli import eval_faces
-from pinets.cli.arguments import positive
+from pinets.cli.arguments import positive, print_json
 from pinets.cli.parser import UsageError, Verbs, add_verb
 from pinets.cli.train import with_hints
 
@@ -91,7 +90,7 @@ def run_run(args: argparse.Namespace) -> int:
     with with_hints():
         metrics = recipes.evaluate(args.path, split, data_dir=args.data, compile=args.compile)
     if recipes.is_main_process():
-        print(json.dumps({split: metrics}, indent=2))
+        print_json({split: metrics})
     return 0
 
 
@@ -102,7 +101,7 @@ def run_generator(args: argparse.Namespace, protocols: Sequence[str]) -> int:
 
     if len(protocols) < 2:
         result = generation.measure(args.path, args.protocol, samples=args.samples, data_dir=args.data)
-        print(json.dumps(result.to_json(), indent=2))
+        print_json(result.to_json())
         return 0
     found = []
     for name in protocols:
@@ -110,7 +109,7 @@ def run_generator(args: argparse.Namespace, protocols: Sequence[str]) -> int:
             found.append(generation.measure(args.path, name, samples=args.samples, data_dir=args.data))
         except MissingDataError as error:
             print(f"{name} not measured: {error}", file=sys.stderr)
-    print(json.dumps([result.to_json() for result in found], indent=2))
+    print_json([result.to_json() for result in found])
     return 0 if found else 1
 
 
@@ -127,5 +126,5 @@ def run_images(args: argparse.Namespace) -> int:
         pad=args.pad or 0,
         data_dir=args.data,
     )
-    print(json.dumps(result.to_json(), indent=2))
+    print_json(result.to_json())
     return 0

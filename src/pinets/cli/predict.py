@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
-from pinets.cli.arguments import MODEL_HELP, positive
+from pinets.cli.arguments import MODEL_HELP, positive, print_json
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
             {"input": one.source, **({"class": one.best()[0][0]} if one.classes else {}), "scores": _scores(one)}
             for one in found
         ]
-        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        print_json(rows)
     elif found[0].classes is None:
         print("\n".join(f"{one.source}: {', '.join(f'{score:.6g}' for score in one.scores)}" for one in found))
     else:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 
-from pinets.cli.arguments import positive, resolve_model
+from pinets.cli.arguments import positive, print_json, resolve_model
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 __all__ = ["add_parser", "run"]
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = torch.arange(min(args.images, len(test)))
     rows = stress(found.network, test.images[chosen], test.labels[chosen], found.data.evaluation)
     if args.json:
-        print(json.dumps([asdict(row) for row in rows], indent=2))
+        print_json([asdict(row) for row in rows])
         return 0
     header = ("damage", "images", "accuracy", "largest output", "over the median", "images above 10x")
     cells = [

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, add_model, positive, read_array, resolve_model
+from pinets.cli.arguments import MODEL_HELP, add_model, positive, print_json, read_array, resolve_model
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         "covers": f"evaluation in {inputs.dtype}, sums of products in any order; not TF32 or Winograd convolutions",
     }
     if args.json:
-        print(json.dumps(summary, indent=2))
+        print_json(summary)
     else:
         for name, value in summary.items():
             print(f"{name:14} {value:.4g}" if isinstance(value, float) else f"{name:14} {value}")

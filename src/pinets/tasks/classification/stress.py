@@ -6,6 +6,7 @@ same test images, and the largest output is compared with the usual one on the u
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -105,7 +106,7 @@ def stress(
             usual = float(each.median())
         beyond = int((each > 10 * usual).sum())
         top = float(each.max())
-        rows.append(Stress(name, count, right / count, top, top / usual, beyond))
+        rows.append(Stress(name, count, right / count, top, top / usual if usual else math.inf, beyond))
     return rows
 
 
