@@ -11,6 +11,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from pinets._files import write_bytes
+
 __all__ = ["Status", "Verdict", "open_journal"]
 
 Status = Literal["proven", "refuted", "open"]
@@ -69,9 +71,9 @@ def open_journal(path: str | Path | None, key: str, example: Tensor) -> tuple[di
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"{file} is not a file of verdicts: {type(error).__name__} {error}") from error
     if not found:
-        file.write_text(json.dumps({"key": key}) + "\n", encoding="utf-8")
+        write_bytes(file, json.dumps({"key": key}).encode() + b"\n")
     elif not lines[-1].endswith("}"):
-        file.write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
+        write_bytes(file, "\n".join([*lines[:-1], ""]).encode())
 
     def write(row: int, verdict: Verdict) -> None:
         with file.open("a", encoding="utf-8") as end:
