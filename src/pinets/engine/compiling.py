@@ -1,7 +1,8 @@
 """Compile networks, and train with the compiled code only if it computes the same gradients.
 
 ``torch.compile`` may generate wrong code without a word. With torch 2.13.0 on a CPU the gradients of Spiral Π-nets with
-ELU are zero in all layers but the last; such a network trains, and learns nothing.
+ELU are zero in all layers but the last, and those of SNGAN's generators in bfloat16 are zero in the shortcuts, once the
+discriminator was compiled. Such networks train, and learn less than they could.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ Forward = Callable[..., Any]
 Gradients = dict[str, Tensor]  # by the names of the parameters
 
 # how far the gradient of a parameter may be off, and how large it must be beside the largest one for that to count
-_TOLERANCE, _SIGNIFICANT = 0.01, 1e-4
-_TOLERANCE_MIXED, _SIGNIFICANT_MIXED = 0.5, 0.05  # in mixed precision, where rounding alone does more
+_TOLERANCE, _SIGNIFICANT = 0.05, 1e-3
+_TOLERANCE_MIXED, _SIGNIFICANT_MIXED = 0.7, 0.05  # in mixed precision: rounding alone changes some by 0.4
 
 
 def compile_networks(task: Task, accelerator: Accelerator, *, backend: str | Callable[..., Any] = "inductor") -> None:
