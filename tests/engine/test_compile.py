@@ -59,6 +59,22 @@ def test_compiled_networks_really_are_compiled(toy, accelerator):
     assert len(graphs) == 1
 
 
+def test_code_is_generated_for_constant_shapes(toy, accelerator):
+    """torch would turn to code for any shape, whose gradients it gets wrong for some networks."""
+    sizes = []
+
+    def backend(graph, inputs):
+        sizes.append({type(size) for value in inputs if isinstance(value, torch.Tensor) for size in value.shape})
+        return graph.forward
+
+    task = toy.classifier(accelerator)
+    compile_networks(task, accelerator, backend=backend)
+    for count in (2, 3, 4):
+        with torch.no_grad():
+            task.network(torch.randn(count, 2, 4, 4))
+    assert sizes == [{int}] * 3
+
+
 def test_a_compiled_run_resumes_bit_for_bit(toy, tmp_path):
     train(toy, tmp_path / "whole")
     train(toy, tmp_path / "parts", Plan(steps=4, steps_per_epoch=3, checkpoint_every=2))

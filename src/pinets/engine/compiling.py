@@ -1,8 +1,8 @@
 """Compile networks, and train with the compiled code only if it computes the same gradients.
 
 ``torch.compile`` may generate wrong code without a word. With torch 2.13.0 on a CPU the gradients of Spiral Π-nets with
-ELU are zero in all layers but the last, and those of SNGAN's generators in bfloat16 are zero in the shortcuts, once the
-discriminator was compiled. Such networks train, and learn less than they could.
+ELU are zero in all layers but the last, and those of SNGAN's generators in bfloat16 are zero in the shortcuts if the
+code is for shapes that vary. Such networks train, and learn less than they could.
 """
 
 from __future__ import annotations
@@ -51,13 +51,15 @@ class _CompiledForward:
         self._network, self._name, self._mixed = network, name, mixed
         self._unchecked: nn.Module | None = copy.deepcopy(network)
         self._eager: Forward = network.forward
-        self._compile = partial(torch.compile, backend=backend)
+        # shapes are constants: code for shapes that vary, which torch turns to by itself, gave wrong gradients
+        self._compile = partial(torch.compile, backend=backend, dynamic=False)
         self._forward: Forward = self._compile(network.forward)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._unchecked is not None and self._network.training and torch.is_grad_enabled():
             right, found = _gradients_of_both(self._unchecked.train(), self._compile, args, kwargs)
             self._unchecked = None
+            torch.compiler.reset()  # forget the copies: torch keeps few graphs for each function
             if wrong := _first_difference(right, found, mixed=self._mixed):
                 self._forward = self._eager
                 warnings.warn(
