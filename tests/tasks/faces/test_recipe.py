@@ -178,10 +178,10 @@ def test_lfw_is_one_command(lfw, tmp_path, capsys):
     ]
     command = ["reproduce", "faces", "--scale", "small", "--seeds", "2", *options, "--pages", str(tmp_path / "pages")]
     assert main([*command, "--data", str(lfw), "--out", str(tmp_path / "runs")]) == 0, capsys.readouterr().err
-    page = (tmp_path / "pages" / "faces.md").read_text()
+    page = (tmp_path / "pages" / "faces-small.md").read_text()
     assert "view1 accuracy" in page
-    assert "(faces-roc-view1.svg)" in page
-    assert "true accept rate" in (tmp_path / "pages" / "faces-roc-view1.svg").read_text()
+    assert "(faces-small-roc-view1.svg)" in page
+    assert "true accept rate" in (tmp_path / "pages" / "faces-small-roc-view1.svg").read_text()
     assert "| Prodpoly-IR-ResNet | 100.00 ± 0.00 | 100.00 ± 0.00 |" in page  # the same image in every light
 
 
