@@ -233,6 +233,10 @@ def recorded_pages() -> list[tuple[Path, list[str]]]:
     return found
 
 
+def test_some_pages_have_records():
+    assert recorded_pages()
+
+
 @pytest.mark.parametrize("page, words", recorded_pages(), ids=lambda value: getattr(value, "stem", ""))
 def test_pages_say_what_the_records_of_their_runs_say(page, words, tmp_path):
     copy = tmp_path / "results"
