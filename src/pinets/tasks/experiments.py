@@ -87,6 +87,16 @@ def _operators(data: str, title: str) -> Experiment:
     return Experiment(title, {f"{data}_{name}": short_name(name) for name in names}, seeds=1, small_seeds=2)
 
 
+def _changed(endings: Iterable[str], change: str, how: str) -> Names:
+    """Networks for bodies in motion with one value changed."""
+    return {f"motions_{ending}:{change}": f"{short_name(ending)}, {how}" for ending in endings}
+
+
+def _trained_for(epochs: int) -> Names:
+    compared = ("spiral_linear", "spiral", "spiral_simple_2_linear", "spiral_ncp_2_linear")
+    return _changed(compared, f"epochs={epochs}", f"{epochs} epochs")
+
+
 def _widened(encoder: str, decoder: str) -> Names:
     """An NCP, and networks with fewer parameters, also with the widths that give them as many."""
     return {
@@ -95,6 +105,8 @@ def _widened(encoder: str, decoder: str) -> Names:
         for change, how in (("", ""), (f":{encoder}:{decoder}", ", 22 features for 16"))
     } | {"motions_spiral_ncp_2_linear": short_name("spiral_ncp_2_linear")}
 
+
+_BY_ORDER = ("pca", "spiral_linear", *(f"spiral_ncp_{order}_linear" for order in (2, 3, 4)))
 
 EXPERIMENTS = {
     "fashion": _without_activations("fashion", "Clothes generated without activation functions (Fig. 5)"),
@@ -179,13 +191,7 @@ EXPERIMENTS = {
     "coma": _shapes(
         "coma",
         "Faces as meshes, error against order (COMA; at small scale faces of another model, at medium scale in motion)",
-        medium=(
-            "pca",
-            "spiral_linear",
-            *(f"spiral_ncp_{order}_linear" for order in (2, 3, 4)),
-            "spiral_simple_2_linear",
-            "spiral",
-        ),
+        medium=(*_BY_ORDER, "spiral_simple_2_linear", "spiral"),
     ),
     "dfaust": _shapes(
         "dfaust", "Bodies as meshes, error against order (DFAUST; at small scale bodies of another model)"
@@ -201,6 +207,24 @@ EXPERIMENTS = {
         seeds=1,
         small_seeds=2,
         medium_recipes=_widened("model.encoder=3,22,22,22,44", "model.decoder=44,44,22,22,3"),
+    ),
+    "motions_latent": Experiment(
+        "Bodies in motion as meshes: codes of 8 and 32 numbers (not in the paper)",
+        {
+            name: network
+            for latent in (8, 32)
+            for name, network in _changed(_BY_ORDER, f"latent={latent}", f"{latent} numbers").items()
+        },
+        seeds=1,
+        medium_seeds=1,
+    ),
+    "motions_longer": Experiment(
+        "Bodies in motion as meshes: twice the epochs (not in the paper)",
+        _trained_for(600),
+        seeds=1,
+        medium_seeds=1,
+        medium_recipes=_trained_for(80),
+        small_recipes=_trained_for(20),
     ),
     "coma_operators": _operators(
         "coma", "Faces as meshes, spirals beside other operators (COMA; at small scale faces of another model)"
