@@ -124,8 +124,12 @@ def medium(full: AutoencodingRecipe) -> AutoencodingRecipe:
 def _register(data: str, ending: str, model: Spiral | Graph | PCA) -> None:
     name = f"{data}_{ending}"
     page = f"{data}_operators" if ending in OPERATORS else data
-    measured = data != "motions" and (ending in COMPARED_SMALL or ending in OPERATORS)
-    ours = f"docs/results/{page}-small.md, at small scale" if measured else "not measured yet"
+    if data == "motions" and ending in COMPARED_SMALL and ending != "spiral_ncp_3":
+        ours = "docs/results/motions-medium.md, at medium scale"
+    elif data != "motions" and (ending in COMPARED_SMALL or ending in OPERATORS):
+        ours = f"docs/results/{page}-small.md, at small scale"
+    else:
+        ours = "not measured yet"
     in_between = f", at medium scale of {_MEDIUM_DATA[data]}" if data in _MEDIUM_DATA else ""
     other = name if ending != "spiral_linear" else f"{data}_pca"
 
