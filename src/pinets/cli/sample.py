@@ -81,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
 
     steps = max(2, round(args.n**0.5))
+    in_row = steps if args.interpolate else None
     chosen = {"seed": args.seed, "truncation": args.truncation}
 
     def images(path: str) -> Tensor:
@@ -95,9 +96,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"{write_folder(few, args.folder)} images in {args.folder}")
         if args.grid is None:
             return 0
-        write_grid(images(args.paths[0]), grid)
+        write_grid(images(args.paths[0]), grid, in_row)
     elif len(args.paths) == 1 and not args.real:
-        write_grid(images(args.paths[0]), grid)
+        write_grid(images(args.paths[0]), grid, in_row)
     else:
         panels = {}
         if args.real:
@@ -105,6 +106,6 @@ def run(args: argparse.Namespace) -> int:
         names = [Path(path).parent.name for path in args.paths]  # of the recipes
         for path, name in zip(args.paths, names, strict=True):
             panels[name if name and names.count(name) == 1 else path] = images(path)
-        side_by_side(panels, grid)
+        side_by_side(panels, grid, in_row)
     print(f"grid: {grid}")
     return 0

@@ -306,7 +306,15 @@ def test_the_command_writes_a_grid_a_folder_and_a_figure(run, fashion, tmp_path,
     grid, folder, figure = tmp_path / "out.png", tmp_path / "images", tmp_path / "figure.png"
     assert main(["sample", str(run), "--n", "4", "--grid", str(grid), "--seed", "0"]) == 0
     with Image.open(grid) as image:
-        assert image.size == (66, 66)  # two by two, and two pixels between
+        assert image.size == (132, 132)  # two by two and two pixels between, all twice as large
+    assert main(["sample", str(run), "--interpolate", "--n", "12", "--grid", str(grid)]) == 0
+    ways = generation.interpolate(run, rows=4, steps=3).view(4, 3, 32, 32)
+    with Image.open(grid) as image:
+        assert image.size == (3 * 64 + 2 * 4, 4 * 64 + 3 * 4)
+        row, column = 2, 1
+        corner = (column * 68, row * 68)
+        shown = image.crop((*corner, corner[0] + 64, corner[1] + 64)).resize((32, 32), Image.Resampling.NEAREST)
+        assert shown.tobytes() == bytes(ways[row, column].flatten().tolist())
     assert main(["sample", str(run), "--n", "70", "--folder", str(folder)]) == 0  # more than are made at a time
     images = generation.sample(run, 70)
     assert len(list(folder.iterdir())) == 70

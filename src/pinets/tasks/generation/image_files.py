@@ -13,10 +13,19 @@ from pinets.report import drawing_png, new_figure
 
 __all__ = ["side_by_side", "write_degrees", "write_folder", "write_grid"]
 
+_LEGIBLE = 64  # pixels
 
-def write_grid(images: Tensor, path: str | Path) -> None:
-    """Write images, uint8 (N, C, H, W), as one PNG."""
-    write_bytes(path, encode_png(image_grid(images)))
+def write_grid(images: Tensor, path: str | Path, columns: int | None = None) -> None:
+    """Write images, uint8 (N, C, H, W), as one PNG, in which small images are enlarged so that they can be seen.
+
+    Args:
+        images: What to write.
+        path: The file.
+        columns: Images in a row; by default as many as rows, about.
+    """
+    times = max(1, _LEGIBLE // images.shape[-1])
+    enlarged = images.repeat_interleave(times, dim=-2).repeat_interleave(times, dim=-1)
+    write_bytes(path, encode_png(image_grid(enlarged, columns, margin=2 * times)))
 
 
 def write_folder(batches: Iterable[Tensor], folder: str | Path) -> int:
@@ -33,7 +42,7 @@ def write_folder(batches: Iterable[Tensor], folder: str | Path) -> int:
     return number
 
 
-def side_by_side(panels: Mapping[str, Tensor], path: str | Path) -> None:
+def side_by_side(panels: Mapping[str, Tensor], path: str | Path, images_in_row: int | None = None) -> None:
     """Write a figure with a grid of images for each name, at most three grids in a row."""
     columns = 2 if len(panels) == 4 else min(len(panels), 3)  # grids: more in a row would be too small to look at
     rows = -(-len(panels) // columns)
@@ -41,7 +50,7 @@ def side_by_side(panels: Mapping[str, Tensor], path: str | Path) -> None:
     for axis in axes.flat:
         axis.axis("off")
     for axis, (name, images) in zip(axes.flat, panels.items(), strict=False):
-        grid = image_grid(images).permute(1, 2, 0).squeeze(2)
+        grid = image_grid(images, images_in_row).permute(1, 2, 0).squeeze(2)
         axis.imshow(grid.numpy(), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
         axis.set_title(name, fontsize=12)
     write_bytes(path, drawing_png(figure, dpi=200))
