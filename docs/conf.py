@@ -78,8 +78,8 @@ Bodies as meshes, a code of 8 numbers <results/latent-8/dfaust-small>
 def link_within_the_site(app, docname, source):
     """README.md and results.md stay as GitHub shows them.
 
-    CONTRIBUTING.md, which is outside of docs, has a page that includes it. The pages of single results hang below results.md,
-    so that the side bar of other pages does not list them.
+    CONTRIBUTING.md, which is outside of docs, has a page that includes it. The pages of single results hang below
+    results.md, so that the side bar of other pages does not list them.
     """
     if docname == "README":
         source[0] = source[0].replace("../CONTRIBUTING.md", "contributing.md")
