@@ -19,6 +19,8 @@ templates_path = ["_templates"]
 exclude_patterns = ["_build", "_templates", "sg_execution_times.rst", "gallery/*.ipynb"]
 suppress_warnings = ["ref.python"]  # classes of one name in several packages, such as Plan
 
+highlight_language = "none"  # blocks without a language are commands and their output
+
 html_theme = "furo"
 html_title = f"pinets {release.partition('+')[0]}"
 html_show_copyright = False
@@ -61,10 +63,28 @@ sphinx_gallery_conf = {
 }
 
 
+PAGES_OF_RESULTS = """
+```{toctree}
+:hidden:
+:glob:
+
+results/*
+Faces as meshes, a code of 8 numbers <results/latent-8/coma-small>
+Bodies as meshes, a code of 8 numbers <results/latent-8/dfaust-small>
+```
+"""
+
+
 def link_within_the_site(app, docname, source):
-    """README.md stays as GitHub shows it; CONTRIBUTING.md, which is outside of docs, has a page that includes it."""
+    """README.md and results.md stay as GitHub shows them.
+
+    CONTRIBUTING.md, which is outside of docs, has a page that includes it. The pages of single results hang below
+    results.md, so that the side bar of other pages does not list them.
+    """
     if docname == "README":
         source[0] = source[0].replace("../CONTRIBUTING.md", "contributing.md")
+    if docname == "results":
+        source[0] += PAGES_OF_RESULTS
 
 
 def setup(app):

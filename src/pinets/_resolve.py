@@ -214,9 +214,9 @@ def _from_expression(text: str) -> Resolved:
             module = spec.build(_NAME_IN_FILE.sub(stand_in, expression), known)
     except spec.ExpressionError as error:
         shown = text if len(text) <= 200 else f"{text[:200]}..."
-        if re.fullmatch(r"[\w.-]*[/\\][\w./\\-]+", text):
+        if re.fullmatch(r"[\w.-]*[/\\][\w./\\-]+|[\w-]+\.\w+", text):
             raise ResolveError(f"there is no file or folder {shown}") from error
-        path = "there is no such folder, and as an expression: " if re.fullmatch(r"[\w.-]+", text) else ""
+        path = "there is no such file or folder, and as an expression: " if re.fullmatch(r"[\w.-]+", text) else ""
         near = did_you_mean(text, list_weights())
         weights = near if path and "did you mean" in near and "did you mean" not in str(error) else ""
         raise ResolveError(f"MODEL {shown!r}: {path}{error}{weights}") from error

@@ -25,8 +25,9 @@ def test_every_verb_explains_itself_with_an_example(verb, capsys):
     assert max(map(len, text.splitlines())) <= 120
 
 
-def test_help_lists_every_verb(capsys):
-    assert main(["--help"]) == 0
+@pytest.mark.parametrize("words", [["--help"], []], ids=["help", "nothing"])
+def test_help_lists_every_verb(words, capsys):
+    assert main(words) == 0
     text = capsys.readouterr().out
     assert all(f"\n    {verb}" in text for verb in VERBS)
 
@@ -68,7 +69,7 @@ def test_help_does_not_wait_for_torch(words):
         (["certify", "--inp", "3", "PowerSum(2)"], "unknown option '--inp'; did you mean '--input'?"),
         (["certify", "PowerSum(2)"], "give it with --input"),
         (["certify"], "the following arguments are required: MODEL"),
-        ([], "the following arguments are required: VERB"),
+        (["--traceback"], "the following arguments are required: VERB"),
         (["expand", "CCP(4, 2, rank=3, order=2)", "--output", "2"], "--output must be from 0 to 1, got 2"),
         (["expand", "CCP(4, 2, rank=3, order=2)", "--top", "0"], "expected a whole number from 1 on, got '0'"),
         (["certify", "absent.py:model"], "there is no file absent.py"),

@@ -131,6 +131,22 @@ def test_a_model_with_typical_inputs_is_tried_on_these(tmp_path, monkeypatch):
     assert {row.tobytes() for row in inputs} <= {row.tobytes() for row in typical}
 
 
+def test_trained_weights_with_typical_inputs_are_planned_without_their_dataset(tmp_path, monkeypatch, capsys):
+    typical = np.random.default_rng(0).normal(size=(20, 1, 28, 28)).astype(np.float32)
+    np.save(str(tmp_path / "typical.npy"), typical)
+    planned = []
+
+    def plan(source, **options):
+        planned.append(source.calibration.numpy())
+        raise RuntimeError("planning takes too long for a test")
+
+    monkeypatch.setattr("pinets.encrypted.Source.plan", plan)
+    words = ["encrypt", "plan", "mnist_ccp4", "--data", str(tmp_path), "--calibrate", str(tmp_path / "typical.npy")]
+    assert main(words) == 1
+    assert "too long for a test" in capsys.readouterr().err
+    np.testing.assert_array_equal(planned[0], typical)
+
+
 @pytest.mark.parametrize("words, packing", [([], "throughput"), (["--inputs", "1"], "latency")])
 def test_a_run_is_planned_for_its_images_and_draws_as_many(words, packing, monkeypatch):
     tried = []

@@ -25,7 +25,7 @@ def square(tmp_path):
 def test_the_largest_monomials_come_first(square, capsys):
     assert main(["expand", square, "--top", "4"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "degree 2, 2 inputs, 2 outputs; the largest monomials:",
+        "degree 2, inputs 2, outputs 2; the largest monomials:",
         "output 0: +9 z0^2",
         "output 0: -6 z0 z1",
         "output 1: +4 z1",

@@ -199,6 +199,9 @@ def test_an_estimator_reads_a_table_by_the_names_of_its_columns(tmp_path, capsys
     table.rename(columns={"city": "ctiy"}).to_csv(tmp_path / "wrong.csv", index=False)
     assert main(["predict", str(tmp_path / "fitted.skops"), str(tmp_path / "wrong.csv")]) == 1
     assert "has no column 'city'; did you mean 'ctiy'?" in capsys.readouterr().err
+    assert main(["expand", str(tmp_path / "fitted.skops")]) == 0
+    columns = [f"z{i}: {name}" for i, name in enumerate(fitted.encoded_names())]
+    assert capsys.readouterr().out.splitlines()[-len(columns) :] == columns
     out = tmp_path / "m.safetensors"
     assert main(["export", str(tmp_path / "fitted.skops"), "--to", "safetensors", "--out", str(out)]) == 0
     known = read_metadata(out)

@@ -38,7 +38,7 @@ def test_inputs_from_files_are_decided_and_written(files, tmp_path, capsys):
 
 def test_what_is_missing_is_told(files, capsys):
     assert main(["verify", MODEL, "--eps", "0.1"]) == 2
-    assert "--inputs and --labels name the inputs" in capsys.readouterr().err
+    assert "has no dataset" in capsys.readouterr().err
     assert main(["verify", MODEL, "--eps", "0.1", *files[:2]]) == 2
     assert "given together" in capsys.readouterr().err
     assert main(["verify", MODEL, "--eps", "0.1", *files, "--range", "1,0"]) == 2

@@ -141,7 +141,7 @@ def test_several_outputs_are_named():
     classifier = PolynomialNetClassifier(order=1).fit(X, y)
     found = classifier.formula(output=2)
     np.testing.assert_allclose(found(X), classifier.decision_function(X)[:, 2], rtol=1e-6, atol=1e-6)
-    with pytest.raises(ValueError, match=r"output must be one of the classes \[0, 1, 2\], got None"):
+    with pytest.raises(ValueError, match=r"output must be one of \[0, 1, 2\], got None"):
         classifier.formula()
     with pytest.raises(ValueError, match="output must be from 0 to 1"):
         PolynomialNetRegressor(order=1).fit(X, X[:, :2]).formula(output=5)

@@ -72,6 +72,7 @@ def test_a_dry_run_names_everything_that_does_not_fit(tmp_path, capsys):
     "words, message",
     [
         (["image", "--data", "."], "there is no recipe 'image'; did you mean 'images'?"),
+        (["mine.py"], "name one, as mine.py:my_recipe"),
         (["images", "--data", "gone"], "there is no folder gone"),
         (["images", "--data", ".", "--network", "strikt"], "did you mean 'strict'?"),
         (["images", "--data", "."], "has no folders: there must be one for each class"),

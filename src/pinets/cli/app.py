@@ -54,7 +54,7 @@ exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted"""
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (that of the process if left out) and return its exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     try:
         args = make_parser(words).parse_args(words)
     except SystemExit as end:  # argparse leaves this way, after help and after an error

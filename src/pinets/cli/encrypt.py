@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,9 +155,12 @@ def _source(args: argparse.Namespace) -> tuple[Source, Preparation]:
 
         if not isinstance(found.recipe, ClassificationRecipe):
             raise UsageError(f"{args.source} is not the run of a classifier: there are no images or clips to plan with")
-        source = split_source(found.network, found.data.read)
         preparation = Preparation.of(found.classes, found.preprocessing)
-        return (source if typical is None else source.calibrated(typical)), preparation
+        if typical is None:
+            return split_source(found.network, found.data.read), preparation
+        source = draw_source(found.network, tuple(example_input(found, args.input).shape[1:]), typical=typical)
+        # the dataset is read by those who test, so that a plan does not need it
+        return replace(source, held_out=lambda count: found.data.read("test", count)), preparation
     low, high = args.range or (-1.0, 1.0)
     size = tuple(example_input(found, args.input).shape[1:])
     return draw_source(found.network, size, low, high, typical=typical), Preparation()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from pinets.cli.arguments import MODEL_HELP, add_model, gigabytes, positive, read_model_and_input
+from pinets.cli.arguments import MODEL_HELP, add_model, example_input, gigabytes, positive, resolve_model
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ def run(args: argparse.Namespace) -> int:
 
     from pinets.algebra import expand
 
-    model, example = read_model_and_input(args.model, args.input)
+    found = resolve_model(args.model)
+    model, example = found.network, example_input(found, args.input)
     with torch.no_grad():
         outputs = model.eval()(example).numel()
     if args.output is not None and not 0 <= args.output < outputs:
@@ -50,14 +51,18 @@ def run(args: argparse.Namespace) -> int:
     memory = int(args.memory * 1024**3)
     if args.latex:
         for output in chosen:
-            found = expand(one_output(model, output, outputs), example, top=args.top, memory=memory)
-            print(found.latex(top=args.top))
+            expansion = expand(one_output(model, output, outputs), example, top=args.top, memory=memory)
+            print(expansion.latex(top=args.top))
         return 0
     wanted = model if args.output is None else one_output(model, args.output, outputs)
     expansion = expand(wanted, example, top=args.top, memory=memory)
-    print(f"degree {expansion.degree}, {example.numel()} inputs, {outputs} outputs; the largest monomials:")
-    for monomial in expansion.top(args.top):
+    print(f"degree {expansion.degree}, inputs {example.numel()}, outputs {outputs}; the largest monomials:")
+    largest = expansion.top(args.top)
+    for monomial in largest:
         print(f"output {chosen[monomial.output]}: {monomial}")
+    if found.estimator is not None:
+        names = found.estimator.encoded_names()
+        print(*(f"z{i}: {names[i]}" for i in sorted({i for monomial in largest for i in monomial.indices})), sep="\n")
     return 0
 
 

@@ -19,11 +19,12 @@ def add_parser(verbs: Verbs) -> None:
             pinets list recipes
             pinets list models
             pinets list weights
+            pinets list data
         """,
     )
     parser.add_argument(
         "what",
-        metavar="WHAT",
+        metavar="KIND",
         choices=["recipes", "models", "weights", "data"],
         nargs="?",
         default="recipes",

@@ -108,6 +108,8 @@ def read_recipe(name: str, args: argparse.Namespace) -> Recipe:
 
     if target := _FILE.fullmatch(name):
         return _from_file(target["place"], target["name"], args)
+    if name.endswith(".py"):
+        raise UsageError(f"a file may define several recipes: name one, as {name}:my_recipe")
     if name in ("image", "sound", "mesh"):
         raise UsageError(f"there is no recipe {name!r}; did you mean {'meshes' if name == 'mesh' else f'{name}s'!r}?")
     with values_checked(args):

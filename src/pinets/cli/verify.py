@@ -107,7 +107,7 @@ def _read(args: argparse.Namespace, found: Resolved) -> tuple[Tensor, Tensor, Te
     if args.inputs is None and args.labels is None:
         if not hasattr(found.data, "read"):
             raise UsageError(
-                "--inputs and --labels name the inputs of a MODEL that is no run and no weights of a classifier"
+                f"{args.model} has no dataset, unlike a run or the weights of a classifier: give --inputs and --labels"
             )
         inputs, labels = found.data.read("test", args.images)
         scale, limits = _pixels(found, inputs, args.range)

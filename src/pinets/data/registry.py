@@ -78,7 +78,7 @@ class DataSet:
 
 _TORONTO = "https://www.cs.toronto.edu/~kriz"
 _ZALANDO = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
-_LECUN = ("http://yann.lecun.com/exdb/mnist", "https://ossci-datasets.s3.amazonaws.com/mnist")
+_MNIST = ("https://ossci-datasets.s3.amazonaws.com/mnist", "http://yann.lecun.com/exdb/mnist")  # the second often fails
 _TENSORFLOW = "http://download.tensorflow.org/data"
 
 
@@ -119,7 +119,7 @@ DATA_SETS = {
         read_mnist,
         ("mnist", "MNIST/raw"),
         files=_idx_files(
-            _LECUN,
+            _MNIST,
             "f68b3c2dcbeaaa9fbdd348bbdeb94873",
             "d53e105ee54ea40749a09fcbcd1e9432",
             "9fb629c4189551a2d022fa330f9573f3",
@@ -333,5 +333,5 @@ def _what_to_do(name: str, data_set: DataSet, root: Path, folder: Path, reason: 
         lines.append(f"put these files into {folder}: {', '.join(map(str, data_set.files))}")
     else:
         lines.append(data_set.by_hand)
-    lines.append("or name another data folder, in the call or by PINETS_DATA")
+    lines.append("or name another data folder: --data, data_dir or PINETS_DATA")
     return "; ".join(lines)

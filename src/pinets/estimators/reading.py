@@ -324,7 +324,7 @@ class Reading:
             if count == 1:
                 return 0, f"log-odds of {classes[1]}"
             if output not in classes:
-                raise ValueError(f"output must be one of the classes {classes}, got {output!r}")
+                raise ValueError(f"each class has its own formula: output must be one of {classes}, got {output!r}")
             return classes.index(output), f"score of {output}"
         if count == 1:
             return 0, "y"

@@ -21,8 +21,8 @@ def check_page(metadata: Metadata, runtime: str | Path | None) -> Path:
     """The folder of onnxruntime-web, if there is one and the network is for pictures that the page can prepare."""
     if runtime is None:
         raise ValueError(
-            "a page needs onnxruntime-web, which it will hold: install it with npm install onnxruntime-web@1.22.0, and "
-            "name its folder, node_modules/onnxruntime-web/dist"
+            "a page contains onnxruntime-web: install it with npm install onnxruntime-web@1.22.0, and name its folder "
+            "as runtime (--runtime node_modules/onnxruntime-web/dist)"
         )
     folder = Path(runtime)
     missing = [name for name in RUNTIME_FILES if not (folder / name).is_file()]

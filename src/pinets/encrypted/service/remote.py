@@ -170,6 +170,8 @@ class RemoteClient:
                 if answer.status != 503 or time.monotonic() + wait > end:
                     reason = _json(text, otherwise={}).get("error", answer.reason)
                     raise ServiceError(f"{self.url}: {reason} (status {answer.status})", answer.status)
+            except ConnectionRefusedError as error:
+                raise ServiceError(f"{self.url}: nothing listens there; start `pinets encrypt serve`") from error
             except (OSError, http.client.HTTPException) as error:
                 raise ServiceError(f"{self.url}: {error or type(error).__name__}") from error
             finally:
