@@ -51,6 +51,8 @@ EPILOG = """examples:
 
 exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted"""
 
+_WRONG_USAGE = ("UsageError", "ResolveError")  # by name: importing the module of the second would import torch
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (that of the process if left out) and return its exit code."""
@@ -77,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         else:
             print(f"{args.prog}: {explain(error)}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
+        return 2 if type(error).__name__ in _WRONG_USAGE else 1
 
 
 def execute(file: str) -> None:

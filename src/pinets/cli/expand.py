@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from pinets.cli.arguments import MODEL_HELP, add_model, gigabytes, positive, read_model_and_input
+from pinets.cli.arguments import MODEL_HELP, add_model, gigabytes, positive
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -39,9 +39,11 @@ def add_parser(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     import torch
 
+    from pinets import resolve
     from pinets.algebra import expand
 
-    model, example = read_model_and_input(args.model, args.input)
+    found = resolve(args.model)
+    model, example = found.network, found.example(args.input)
     with torch.no_grad():
         outputs = model.eval()(example).numel()
     if args.output is not None and not 0 <= args.output < outputs:
@@ -50,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
     memory = int(args.memory * 1024**3)
     if args.latex:
         for output in chosen:
-            found = expand(one_output(model, output, outputs), example, top=args.top, memory=memory)
-            print(found.latex(top=args.top))
+            expansion = expand(one_output(model, output, outputs), example, top=args.top, memory=memory)
+            print(expansion.latex(top=args.top))
         return 0
     wanted = model if args.output is None else one_output(model, args.output, outputs)
     expansion = expand(wanted, example, top=args.top, memory=memory)
