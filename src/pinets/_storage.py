@@ -182,7 +182,7 @@ def from_json(expected: Any, content: Any, name: str) -> Any:
     if expected is Any:
         return content
     options = _options(expected)
-    kinds = {option.__name__: option for option in options if dataclasses.is_dataclass(option)}
+    kinds = {kind.__name__: kind for kind in options if isinstance(kind, type) and dataclasses.is_dataclass(kind)}
     if kinds and isinstance(content, Mapping) and (kind := content.get("kind", next(iter(kinds)))) in [*kinds]:
         return _dataclass_from_json(kinds[kind], content, name)
     for option in options:
