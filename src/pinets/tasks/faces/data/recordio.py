@@ -58,11 +58,8 @@ class RecordSet(EncodedSet):
     def encoded(self, index: int) -> tuple[str, bytes]:
         offset = int(self.offsets[index])
         name = f"{self.path}, record at byte {offset}"
-        try:
-            with open(self.path, "rb") as file:
-                record = read_record(file, offset)
-        except FileNotFoundError as error:
-            raise MissingDataError(f"{self.path} was there when it was opened, and is gone now") from error
+        with open(self.path, "rb") as file:
+            record = read_record(file, offset)
         if record.labels[0] != int(self.labels[index]):
             raise DataError(
                 f"{name}: its label is {record.labels[0]:g}, but its place is identity {self.labels[index]}"
