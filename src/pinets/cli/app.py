@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from importlib import import_module
 
 from pinets import __version__
-from pinets.cli.parser import Parser, UsageError, add_common_options
+from pinets.cli.parser import Parser, add_common_options
 
 __all__ = ["main"]
 
@@ -64,7 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings_in_one_line(args.prog):
             if "code" in args:
-                execute(args.code)
+                from pinets._resolve import import_file
+
+                import_file(args.code)  # after which the recipes that it defines are known
             code: int = args.run(args)
         sys.stdout.flush()
         return code
@@ -80,16 +82,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             print(f"{args.prog}: {explain(error)}", file=sys.stderr)
         return 2 if type(error).__name__ in _WRONG_USAGE else 1
-
-
-def execute(file: str) -> None:
-    """Execute a Python file of the user, after which the recipes that it defines are known."""
-    from pinets._resolve import ResolveError, import_file
-
-    try:
-        import_file(file)
-    except ResolveError as error:
-        raise UsageError(f"--code: {error}") from error
 
 
 @contextmanager
