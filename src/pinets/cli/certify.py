@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _certified(args: argparse.Namespace) -> tuple[Traced | None, Certificate]:
     """The traced network, if it can be traced, and its certificate. Exit code 1 means only "not a polynomial"."""
-    from pinets import resolve
+    from pinets._resolve import resolve
     from pinets.algebra import Certificate, TraceError, certify, trace
 
     try:

@@ -53,7 +53,7 @@ def add_parser(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     import torch
 
-    from pinets import resolve
+    from pinets._resolve import resolve
     from pinets.convert import to_pinet
     from pinets.convert.weights import load_weights
 

@@ -78,7 +78,7 @@ def planning_source(args: argparse.Namespace) -> tuple[Source, Preparation]:
     """The network that RUN stands for, with inputs to plan with and to test with, and how inputs are prepared."""
     import torch
 
-    from pinets import resolve
+    from pinets._resolve import resolve
     from pinets.encrypted import Preparation, draw_source, split_source
 
     found = resolve(args.source, data_dir=args.data)

@@ -39,7 +39,7 @@ def add_parser(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     import torch
 
-    from pinets import resolve
+    from pinets._resolve import resolve
     from pinets.algebra import expand
 
     found = resolve(args.model)

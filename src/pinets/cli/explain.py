@@ -32,8 +32,8 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pinets import resolve
     from pinets._files import make_writable_folder
+    from pinets._resolve import resolve
     from pinets.tasks import ClassificationRecipe
     from pinets.tasks.classification.explain import explain, write_explanation
 

@@ -53,7 +53,7 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pinets import resolve
+    from pinets._resolve import resolve
     from pinets.export import SUFFIXES, describe, export
 
     if args.to == "skops":

@@ -41,7 +41,8 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pinets import resolve, tasks
+    from pinets import tasks
+    from pinets._resolve import resolve
 
     if args.name in tasks.list_recipes():
         if args.diagram:

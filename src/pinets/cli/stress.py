@@ -34,7 +34,7 @@ def add_parser(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     import torch
 
-    from pinets import resolve
+    from pinets._resolve import resolve
     from pinets.data import ImageSet
     from pinets.report import aligned
     from pinets.tasks import ClassificationRecipe

@@ -59,7 +59,7 @@ def add_parser(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     import torch
 
-    from pinets import resolve
+    from pinets._resolve import resolve
     from pinets.algebra import trace, verify
 
     found = resolve(args.model, data_dir=args.data)
