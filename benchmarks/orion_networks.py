@@ -2,7 +2,7 @@
 
 orion-fhe 1.0.2 needs an environment of its own. It asks for torchvision, which it does not import:
 
-    python -m venv orion && orion/bin/pip install torch certifi h5py matplotlib scipy tqdm pyyaml safetensors cattrs
+    python -m venv orion && orion/bin/pip install torch certifi h5py matplotlib scipy tqdm pyyaml safetensors
     orion/bin/pip install --no-deps orion-fhe==1.0.2
 
 ``mnist_conv2``, the trained weights of two blocks of convolutions:

@@ -115,7 +115,6 @@ def run(code: str) -> str:
 OPTIONAL = [
     *(
         "accelerate",
-        "cattrs",
         "huggingface_hub",
         "hypothesis",
         "joblib",

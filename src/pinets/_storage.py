@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 import sys
 import types
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from torch import Tensor
 
@@ -34,8 +34,6 @@ __all__ = [
     "write_json",
     "write_tensors",
 ]
-
-T = TypeVar("T")
 
 
 # safetensors
@@ -181,10 +179,49 @@ def from_json(expected: Any, content: Any, name: str) -> Any:
         Traceback (most recent call last):
         ValueError: schedule.milestones must be a list of values, each a number, got [40, '60']
     """
+    if expected is Any:
+        return content
+    options = _options(expected)
+    kinds = {kind.__name__: kind for kind in options if isinstance(kind, type) and dataclasses.is_dataclass(kind)}
+    if kinds and isinstance(content, Mapping) and (kind := content.get("kind", next(iter(kinds)))) in [*kinds]:
+        return _dataclass_from_json(kinds[kind], content, name)
+    for option in options:
+        with suppress(ValueError):  # another option may fit
+            return _plain_from_json(option, content)
+    raise ValueError(f"{name} must be {describe_type(expected)}, got {content!r}")
+
+
+def _dataclass_from_json(kind: Any, content: Mapping[str, Any], name: str) -> Any:
+    hints, fields = get_type_hints(kind), {field.name: field for field in dataclasses.fields(kind)}
+    values = {}
+    for key, field in fields.items():
+        if key in content:
+            values[key] = from_json(hints[key], content[key], f"{name}.{key}")
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise ValueError(f"{name}.{key} is missing")
+    if unknown := sorted(content.keys() - fields.keys() - {"kind"}):
+        raise ValueError(unknown_key(unknown[0], fields, name))
     try:
-        return _converter().structure(content, expected)
-    except Exception as error:
-        raise ValueError(_explain(error, expected, content, name)) from error
+        return kind(**values)
+    except Exception as error:  # the dataclass knows more than its types: ranges, for example
+        raise ValueError(f"{name}: {error}") from error
+
+
+def _plain_from_json(expected: Any, content: Any) -> Any:
+    """A value of a type that is no dataclass; the error has no text."""
+    origin, inner = get_origin(expected), get_args(expected)
+    if expected is float and type(content) in (int, float) and abs(content) <= sys.float_info.max:
+        return float(content)
+    if expected is not float and type(content) is expected and expected in _PLAIN:  # to isinstance, True is a number
+        return content
+    if origin is Literal and any(content == choice and type(content) is type(choice) for choice in inner):
+        return content
+    if origin in (list, tuple) and isinstance(content, list | tuple):
+        each = inner[:1] * len(content) if origin is list or inner[-1] is Ellipsis else inner
+        return origin(from_json(kind, item, "") for kind, item in zip(each, content, strict=True))
+    if origin in (dict, Mapping) and isinstance(content, Mapping):
+        return {from_json(inner[0], key, ""): from_json(inner[1], item, "") for key, item in content.items()}
+    raise ValueError
 
 
 def describe_type(expected: Any) -> str:
@@ -220,77 +257,3 @@ _PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 def _options(expected: Any) -> tuple[Any, ...]:
     return get_args(expected) if get_origin(expected) in (Union, types.UnionType) else (expected,)
-
-
-def _is_tuple(expected: Any) -> bool:
-    return get_origin(expected) is tuple
-
-
-@functools.cache
-def _converter() -> Any:
-    """A converter of cattrs that takes every value for what it is: by default it makes a number of a text."""
-    cattrs = require("cattrs", extra="train")
-    converter = cattrs.Converter()
-
-    def plain(value: Any, kind: Any) -> Any:
-        if kind is float and type(value) in (int, float) and abs(value) <= sys.float_info.max:
-            return float(value)
-        if kind is float or type(value) is not kind:  # exactly: to isinstance, True is a whole number
-            raise ValueError
-        return value
-
-    def values(value: Any, kind: Any) -> tuple[Any, ...]:
-        kinds = get_args(kind)
-        if not isinstance(value, list | tuple) or (kinds[-1] is not Ellipsis and len(kinds) != len(value)):
-            raise ValueError
-        return tuple(
-            converter.structure(item, kinds[0] if kinds[-1] is Ellipsis else kinds[position])
-            for position, item in enumerate(value)
-        )
-
-    def union(value: Any, kind: Any) -> Any:
-        if isinstance(value, Mapping):
-            makers: list[Any] = [option for option in get_args(kind) if dataclasses.is_dataclass(option)]
-            named = [option for option in makers if option.__name__ == value.get("kind", makers[0].__name__)]
-            return converter.structure(value, named[0])
-        for option in get_args(kind):
-            try:
-                return converter.structure(value, option)
-            except Exception:  # another may fit
-                continue
-        raise ValueError
-
-    def dataclass(kind: Any) -> Any:
-        structure = cattrs.gen.make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True)
-
-        def from_mapping(content: Any, _: Any) -> Any:
-            if not isinstance(content, Mapping) or content.get("kind", kind.__name__) != kind.__name__:
-                raise ValueError
-            return structure({name: value for name, value in content.items() if name != "kind"}, kind)
-
-        return from_mapping
-
-    for kind in _PLAIN:
-        converter.register_structure_hook(kind, plain)
-    converter.register_structure_hook_func(_is_tuple, values)
-    converter.register_structure_hook_func(lambda kind: len(_options(kind)) > 1, union)
-    converter.register_structure_hook_factory(dataclasses.is_dataclass, dataclass)
-    return converter
-
-
-def _explain(error: Exception, expected: Any, content: Any, name: str) -> str:
-    """The first key that does not fit, and why."""
-    cattrs = require("cattrs", extra="train")
-    if isinstance(error, ModuleNotFoundError):
-        raise error
-    if isinstance(error, cattrs.ClassValidationError):
-        of_fields, others = error.group_exceptions()
-        if of_fields:
-            inner, note = of_fields[0]
-            key = f"{name}.{note.name}"
-            return _explain(inner, note.type, content[note.name], key) if note.name in content else f"{key} is missing"
-        if isinstance(others[0], cattrs.ForbiddenExtraKeysError):
-            known = [field.name for field in dataclasses.fields(error.cl)]
-            return unknown_key(sorted(others[0].extra_fields)[0], known, name)
-        return f"{name}: {others[0]}"  # the dataclass knows more than its types: ranges, for example
-    return f"{name} must be {describe_type(expected)}, got {content!r}"

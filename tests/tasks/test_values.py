@@ -9,6 +9,7 @@ import pytest
 from pinets.engine.optimization import SGD, Adam, Constant, MultiStep, Plateau, Warmup
 from pinets.engine.values import RecipeError, from_json, parse, set_values, to_json
 from pinets.tasks import get_recipe
+from pinets.tasks.classification.recipe import Teacher
 
 SGD_FIRST = SGD(lr=0.1, momentum=0.9)
 STEPS = MultiStep((40, 60))
@@ -145,8 +146,9 @@ def test_a_part_that_a_recipe_does_not_have_begins_with_one_of_its_values():
     assert plain.range_penalty is None
     begun = set_values(plain, ["range_penalty.limit=3", "range_penalty.weight=0.5"]).range_penalty
     assert (begun.limit, begun.weight) == (3.0, 0.5)
-    assert set_values(plain, ["teacher.run=runs/x", "teacher.weight=0.5"]).teacher.weight == 0.5
-    with pytest.raises(RecipeError, match=r"teacher is none, and begins with teacher\.run; got teacher\.weight first"):
+    assert set_values(plain, ["teacher.run=runs/x", "teacher.weight=0.5"]).teacher == Teacher("runs/x", 0.5)
+    assert set_values(plain, ["teacher.weight=0.5", "teacher.run=runs/x"]).teacher == Teacher("runs/x", 0.5)
+    with pytest.raises(RecipeError, match=r"teacher=Teacher needs teacher\.run as well"):
         set_values(plain, ["teacher.weight=0.5"])
     with pytest.raises(RecipeError, match=r"no key .*range_penalty\.limi.*; did you mean .*limit"):
         set_values(plain, ["range_penalty.limi=3"])

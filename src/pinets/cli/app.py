@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from importlib import import_module
 
 from pinets import __version__
-from pinets.cli.parser import Parser, UsageError, add_common_options
+from pinets.cli.parser import Parser, add_common_options
 
 __all__ = ["main"]
 
@@ -51,6 +51,8 @@ EPILOG = """examples:
 
 exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted"""
 
+_WRONG_USAGE = ("UsageError", "ResolveError")  # by name: importing the module of the second would import torch
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (that of the process if left out) and return its exit code."""
@@ -62,7 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings_in_one_line(args.prog):
             if "code" in args:
-                execute(args.code)
+                from pinets._resolve import import_file
+
+                import_file(args.code)  # after which the recipes that it defines are known
             code: int = args.run(args)
         sys.stdout.flush()
         return code
@@ -77,17 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         else:
             print(f"{args.prog}: {explain(error)}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
-
-
-def execute(file: str) -> None:
-    """Execute a Python file of the user, after which the recipes that it defines are known."""
-    from pinets._resolve import ResolveError, import_file
-
-    try:
-        import_file(file)
-    except ResolveError as error:
-        raise UsageError(f"--code: {error}") from error
+        return 2 if type(error).__name__ in _WRONG_USAGE else 1
 
 
 @contextmanager

@@ -7,27 +7,20 @@ import json
 import math
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pinets.cli.parser import Parser, UsageError
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from pinets import Resolved
 
 __all__ = [
     "MODEL_HELP",
     "add_model",
-    "example_input",
     "file_ending_in",
     "gigabytes",
     "indices",
+    "low_high",
     "positive",
     "print_json",
     "read_array",
-    "read_model_and_input",
-    "resolve_model",
     "shape",
 ]
 
@@ -47,7 +40,7 @@ MODEL_HELP = """MODEL is one of
 
 
 def add_model(parser: Parser) -> None:
-    """Add MODEL and ``--input``, to be read with :func:`read_model_and_input`."""
+    """Add MODEL, for :func:`pinets.resolve`, and ``--input``."""
     parser.add_argument(
         "model", metavar="MODEL", help="expression, name, file.py:name, file.safetensors, or a run folder"
     )
@@ -102,6 +95,23 @@ def gigabytes(text: str) -> float:
     return size
 
 
+def low_high(text: str) -> tuple[float, float]:
+    """Read two numbers, the smaller one first.
+
+    >>> low_high("-1,1")
+    (-1.0, 1.0)
+    """
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        low, high = 1.0, 0.0
+    if not low < high:
+        raise argparse.ArgumentTypeError(
+            f"expected LOW,HIGH such as 0,1: the first number must be the smaller one; got {text!r}"
+        )
+    return low, high
+
+
 def file_ending_in(ending: str) -> Callable[[str], str]:
     """Read the name of a file to write. It must end in the given ending, so that a slip replaces no other file.
 
@@ -115,32 +125,6 @@ def file_ending_in(ending: str) -> Callable[[str], str]:
         return text
 
     return read
-
-
-def resolve_model(text: str, **options: Any) -> Resolved:
-    """Resolve MODEL; a text that stands for no network is a usage error."""
-    from pinets._resolve import ResolveError, resolve
-
-    try:
-        return resolve(text, **options)
-    except ResolveError as error:
-        raise UsageError(str(error)) from error
-
-
-def example_input(found: Resolved, given: tuple[int, ...] | None) -> Tensor:
-    """A random input of the shape that ``--input`` gives, or of the one that fits."""
-    from pinets._resolve import ResolveError
-
-    try:
-        return found.example(given)
-    except ResolveError as error:
-        raise UsageError(str(error)) from error
-
-
-def read_model_and_input(text: str, given: tuple[int, ...] | None) -> tuple[nn.Module, Tensor]:
-    """The network that MODEL stands for, and an input of the given shape, or of one that fits."""
-    found = resolve_model(text)
-    return found.network, example_input(found, given)
 
 
 def read_array(path: str) -> Any:

@@ -6,7 +6,7 @@ import argparse
 import math
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, add_model, positive, print_json, read_array, read_model_and_input
+from pinets.cli.arguments import MODEL_HELP, add_model, positive, print_json, read_array
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -95,10 +95,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _certified(args: argparse.Namespace) -> tuple[Traced | None, Certificate]:
     """The traced network, if it can be traced, and its certificate. Exit code 1 means only "not a polynomial"."""
+    from pinets._resolve import resolve
     from pinets.algebra import Certificate, TraceError, certify, trace
 
     try:
-        traced = trace(*read_model_and_input(args.model, args.input))
+        found = resolve(args.model)
+        traced = trace(found.network, found.example(args.input))
         return traced, certify(traced)
     except TraceError as error:
         return None, Certificate(False, None, error.violations)

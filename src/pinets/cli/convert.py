@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, add_model, example_input, file_ending_in, resolve_model
+from pinets.cli.arguments import MODEL_HELP, add_model, file_ending_in
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -51,13 +51,13 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    found = resolve_model(args.model)
-
     import torch
 
+    from pinets._resolve import resolve
     from pinets.convert import to_pinet
     from pinets.convert.weights import load_weights
 
+    found = resolve(args.model)
     if args.weights:
         if not Path(args.weights).is_file():
             raise UsageError(f"--weights: there is no file {args.weights}")
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     described = _write(args, converted, found.expression, options)  # first: printing fails where the reader has left
     print(report)
     if not report.dropped:
-        x = example_input(found, args.input)
+        x = found.example(args.input)
         with torch.no_grad():
             difference = float((found.network(x) - converted.eval()(x)).abs().max())
         print(f"largest difference of outputs: {difference:g}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pinets.cli.arguments import MODEL_HELP, positive, read_array
-from pinets.cli.parser import Parser, UsageError, Verbs, add_verb
+from pinets.cli.encrypt_planning import add_planning, make_plan
+from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,18 +24,11 @@ __all__ = ["add_predict", "add_serve"]
 _QUOTA_GB, _DAYS = 1.0, 7.0
 
 
-def add_serve(actions: Verbs, add_planning: Callable[[Parser, str], None], write_folders: Callable[..., Path]) -> None:
-    """Add the verb.
-
-    Args:
-        actions: The actions of ``pinets encrypt``.
-        add_planning: Adds the options of a plan.
-        write_folders: Plans with these options, writes a folder, and returns the server's part of it.
-    """
+def add_serve(actions: Verbs) -> None:
     parser = add_verb(
         actions,
         "serve",
-        lambda args: run_serve(args, write_folders),
+        run_serve,
         summary="serve a network over HTTP, with a page that encrypts in the browser",
         details=(
             "RUN is a server's folder that plan --out wrote, a run folder, or a MODEL. TLS is a proxy's task: see\n"
@@ -46,7 +39,7 @@ def add_serve(actions: Verbs, add_planning: Callable[[Parser, str], None], write
             pinets encrypt serve mnist/server --port 8080 --token-file token --workers 2
         """,
     )
-    add_planning(parser, "1")
+    add_planning(parser, inputs="1")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: this machine alone)")
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free one (default: 8000)")
     parser.add_argument("--workers", type=positive, help="processes (default: one for each core)")
@@ -59,7 +52,7 @@ def add_serve(actions: Verbs, add_planning: Callable[[Parser, str], None], write
     parser.add_argument("--keys-in-memory", type=positive, help="clients a worker keeps keys of (default: by memory)")
 
 
-def run_serve(args: argparse.Namespace, write_folders: Callable[..., Path]) -> int:
+def run_serve(args: argparse.Namespace) -> int:
     from pinets._files import user_cache
     from pinets.encrypted import read_plan
     from pinets.encrypted.machine import available_memory
@@ -70,7 +63,9 @@ def run_serve(args: argparse.Namespace, write_folders: Callable[..., Path]) -> i
     with ExitStack() as stack:
         folder = Path(args.source)
         if not (folder / "network.circuit").is_file():
-            folder = write_folders(args, Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pinets-"))))
+            temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pinets-")))
+            make_plan(args, temporary)
+            folder = temporary / "server"
         plan = read_plan(folder)
         workers = worker_count(args.workers)
         # half of the free memory is for keys; the rest is for weights, ciphertexts and everybody else

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from pinets.cli.arguments import MODEL_HELP, add_model, example_input, gigabytes, positive, resolve_model
+from pinets.cli.arguments import MODEL_HELP, add_model, gigabytes, positive
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ def add_parser(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     import torch
 
+    from pinets._resolve import resolve
     from pinets.algebra import expand
 
-    found = resolve_model(args.model)
-    model, example = found.network, example_input(found, args.input)
+    found = resolve(args.model)
+    model, example = found.network, found.example(args.input)
     with torch.no_grad():
         outputs = model.eval()(example).numel()
     if args.output is not None and not 0 <= args.output < outputs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from pinets.cli.arguments import indices, positive, resolve_model
+from pinets.cli.arguments import indices, positive
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 __all__ = ["add_parser", "run"]
@@ -33,10 +33,11 @@ def add_parser(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from pinets._files import make_writable_folder
+    from pinets._resolve import resolve
     from pinets.tasks import ClassificationRecipe
     from pinets.tasks.classification.explain import explain, write_explanation
 
-    found = resolve_model(args.source, data_dir=args.data)
+    found = resolve(args.source, data_dir=args.data)
     if not isinstance(found.recipe, ClassificationRecipe):
         raise UsageError(f"{args.source} is not a trained classifier")
     make_writable_folder(args.out)

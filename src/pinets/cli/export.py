@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, example_input, resolve_model, shape
+from pinets.cli.arguments import MODEL_HELP, shape
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from pinets._resolve import resolve
     from pinets.export import SUFFIXES, describe, export
 
     if args.to == "skops":
@@ -62,11 +63,11 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.fold and args.to == "safetensors":
         raise UsageError("--fold changes the network, and safetensors holds weights alone: use --to onnx")
-    found = resolve_model(args.source, network=args.network, data_dir=args.data)
+    found = resolve(args.source, network=args.network, data_dir=args.data)
     if args.input is None and found.shape_is_assumed:
         assumed = ",".join(map(str, found.input_shape or ()))
         raise UsageError(f"say the size of an input, as --input {assumed}: the file takes no other")
-    example = example_input(found, args.input)
+    example = found.example(args.input)
     out = Path(args.out or Path("." if found.run is None else args.source) / f"model{SUFFIXES[args.to]}")
     if out.suffix != SUFFIXES[args.to]:
         raise UsageError(f"--out {out}: a file for --to {args.to} must end in {SUFFIXES[args.to]}")

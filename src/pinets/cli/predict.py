@@ -39,7 +39,6 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pinets._resolve import ResolveError
     from pinets.prediction import UntrustedFileError, predict
     from pinets.report import aligned
 
@@ -47,8 +46,6 @@ def run(args: argparse.Namespace) -> int:
         found = predict(args.model, args.inputs, data_dir=args.data, trust=args.trust)
     except UntrustedFileError as error:
         raise UsageError(f"{error} (--trust)") from error
-    except ResolveError as error:
-        raise UsageError(str(error)) from error
     if args.json:
         rows = [
             {"input": one.source, **({"class": one.best()[0][0]} if one.classes else {}), "scores": _scores(one)}

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pinets.cli.arguments import MODEL_HELP, file_ending_in, resolve_model
+from pinets.cli.arguments import MODEL_HELP, file_ending_in
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def add_parser(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from pinets import tasks
+    from pinets._resolve import resolve
 
     if args.name in tasks.list_recipes():
         if args.diagram:
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"{name}: {count_parameters(network)}")
         return 0
     _require_known(args.name)
-    found = resolve_model(args.name)
+    found = resolve(args.name)
     print(found.network)
     shape = "unknown" if found.input_shape is None else "x".join(map(str, found.input_shape))
     print(f"{args.name}: {count_parameters(found.network)}, inputs {shape}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from pinets.cli.arguments import positive, print_json, resolve_model
+from pinets.cli.arguments import positive, print_json
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 __all__ = ["add_parser", "run"]
@@ -34,12 +34,13 @@ def add_parser(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     import torch
 
+    from pinets._resolve import resolve
     from pinets.data import ImageSet
     from pinets.report import aligned
     from pinets.tasks import ClassificationRecipe
     from pinets.tasks.classification.stress import stress
 
-    found = resolve_model(args.source, data_dir=args.data)
+    found = resolve(args.source, data_dir=args.data)
     if not isinstance(found.recipe, ClassificationRecipe) or not isinstance(found.data.splits.test, ImageSet):
         raise UsageError(f"{args.source} is not a trained classifier of images that are kept in memory")
     test = found.data.splits.test

@@ -118,14 +118,11 @@ def read_recipe(name: str, args: argparse.Namespace) -> Recipe:
 
 def _from_file(place: str, name: str, args: argparse.Namespace) -> Recipe:
     """A recipe that a Python file defines: a registered one, or a value, or a function without arguments."""
-    from pinets._resolve import ResolveError, named_in_python
+    from pinets._resolve import named_in_python
     from pinets.tasks import Recipe, get_recipe, list_recipes, set_values
 
     word = name.partition(":")[0]
-    try:
-        found = named_in_python(place, word)
-    except ResolveError as error:
-        raise UsageError(str(error)) from error
+    found = named_in_python(place, word)
     with values_checked(args):
         if word in list_recipes():
             return get_recipe(name, args.scale, args.set)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, add_model, positive, print_json, read_array, resolve_model
+from pinets.cli.arguments import MODEL_HELP, add_model, low_high, positive, print_json, read_array
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def add_parser(verbs: Verbs) -> None:
     parser.add_argument(
         "--range",
         metavar="LOW,HIGH",
-        type=_range,
+        type=low_high,
         help="what inputs cannot exceed (default: for a run, black and white; otherwise none)",
     )
     parser.add_argument(
@@ -59,9 +59,10 @@ def add_parser(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     import torch
 
+    from pinets._resolve import resolve
     from pinets.algebra import trace, verify
 
-    found = resolve_model(args.model, data_dir=args.data)
+    found = resolve(args.model, data_dir=args.data)
     inputs, labels, lower, upper = _read(args, found)
     network = found.network
     with torch.no_grad():  # each input in a batch of its own
@@ -137,13 +138,3 @@ def _pixels(
     least, most = limits or (0.0, 1.0)
     pairs = list(zip(known["mean"], known["std"], strict=True))
     return [1 / std for _, std in pairs], [((least - mean) / std, (most - mean) / std) for mean, std in pairs]
-
-
-def _range(text: str) -> tuple[float, float]:
-    try:
-        low, high = map(float, text.split(","))
-    except ValueError:
-        low, high = 1.0, 0.0
-    if not low < high:
-        raise argparse.ArgumentTypeError(f"expected LOW,HIGH such as 0,1; got {text!r}")
-    return low, high

@@ -11,6 +11,7 @@ from typing import Self, TypeVar
 import torch
 from torch import Tensor
 
+from pinets.data.errors import MissingDataError
 from pinets.data.formats.images import Crop, decode_image, is_grey
 from pinets.data.samples import ImageSet, Splits, read_fixed
 from pinets.data.splits import hold_out, require_enough
@@ -57,7 +58,12 @@ class EncodedSet(ABC):
 
     def read(self, indices: Tensor, uniforms: Tensor) -> Tensor:
         def decode(index: int, numbers: list[float]) -> Tensor:
-            name, encoded = self.encoded(index)
+            try:
+                name, encoded = self.encoded(index)
+            except FileNotFoundError as error:
+                raise MissingDataError(
+                    f"{error.filename} was there when the set was opened, and is gone now"
+                ) from error
             return decode_image(encoded, name, self.crop, numbers, self.channels)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow decodes without holding the interpreter

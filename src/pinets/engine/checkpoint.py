@@ -84,10 +84,8 @@ class Checkpoints:
         try:
             if accelerator.is_main_process:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                for path in self.folder.glob(
-                    f"{_TEMPORARY}*"
-                ):  # a killed process left them half-written or half-removed
-                    shutil.rmtree(path)
+                for left_by_a_killed_process in self.folder.glob(f"{_TEMPORARY}*"):
+                    shutil.rmtree(left_by_a_killed_process)
                 temporary.mkdir()
             accelerator.wait_for_everyone()
             process = f"process-{accelerator.process_index}"

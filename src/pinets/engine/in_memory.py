@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -141,10 +140,17 @@ def fit(
     rates = [float(group["lr"]) for group in optimizer.param_groups]
     best: dict[str, Tensor] = {}
     history, mode = History(), model.training
+
+    def set_rates(done: float) -> None:
+        """The rates after so many epochs: half a cosine from one to zero."""
+        factor = 0.5 * (1 + math.cos(math.pi * done / epochs))
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = factor * rate
+
     try:
         for epoch in range(1, epochs + 1):
             started = time.perf_counter()
-            anneal = partial(_anneal, optimizer, rates, epoch=epoch, epochs=epochs) if cosine else None
+            anneal = set_rates if cosine else None
             history.train_loss.append(_train(model, samples, loss, optimizer, steps, generator, epoch, anneal))
             if validation is not None:
                 outputs, targets, validation_loss = _evaluate(model, validation, loss, batch_size)
@@ -160,8 +166,7 @@ def fit(
             if patience is not None and epoch - (history.best_epoch or 0) >= patience:
                 break
     finally:
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
+        set_rates(0.0)
         model.train(mode)
     if best:
         model.load_state_dict(best)
@@ -184,7 +189,7 @@ def _train(
     model.train()
     for step, rows in enumerate(order.tensor_split(steps), start=1):
         if anneal is not None:
-            anneal((step - 1) / steps)
+            anneal(epoch - 1 + (step - 1) / steps)
         inputs, targets = samples.fetch(rows)
         value = _weighted_mean(loss(model(inputs), targets), None if weights is None else weights[rows])
         total += len(rows) * _finite(value.item(), f"step {step} of {steps} in epoch {epoch}", optimizer)
@@ -192,13 +197,6 @@ def _train(
         value.backward()
         optimizer.step()
     return total / len(samples.rows)
-
-
-def _anneal(optimizer: torch.optim.Optimizer, rates: list[float], fraction: float, *, epoch: int, epochs: int) -> None:
-    """Set the rate on half a cosine from one to zero over all epochs; this epoch is done to the given fraction."""
-    factor = 0.5 * (1 + math.cos(math.pi * (epoch - 1 + fraction) / epochs))
-    for group, rate in zip(optimizer.param_groups, rates, strict=True):
-        group["lr"] = factor * rate
 
 
 def _evaluate(model: nn.Module, samples: Samples, loss: Loss, batch_size: int) -> tuple[Tensor, Tensor, float]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +19,7 @@ __all__ = [
     "restore_torch_random_state",
     "seed_everything",
     "seed_processes_apart",
+    "seeded",
     "torch_random_state",
 ]
 
@@ -36,6 +39,15 @@ def seed_processes_apart(seed: int, accelerator: Accelerator) -> None:
     """Give each process its own dropout and noise; to be called after the networks are made, which must not differ."""
     if accelerator.process_index > 0:
         torch.manual_seed(seed + accelerator.process_index)
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
+    """Draw from a seed inside, and leave torch's generators as they were."""
+    device = torch.device(device)
+    with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):
+        torch.manual_seed(seed)
+        yield
 
 
 def random_state(device: torch.device) -> dict[str, Any]:

@@ -6,18 +6,20 @@ import hashlib
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
+import torch
 from torch import nn
 
+from pinets._modes import evaluating
 from pinets._nearest import did_you_mean
-from pinets.data import Batches, SampleSet, Splits, Transform
+from pinets.data import Batches, MissingDataError, SampleSet, Splits, Transform
 from pinets.data.download import offline
-from pinets.engine.findings import Findings
 from pinets.engine.loop import Plan
 from pinets.engine.optimization import require_range
 from pinets.engine.task import Split, Task
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 __all__ = [
+    "Findings",
     "InputInfo",
     "Recipe",
     "Scale",
@@ -35,6 +38,7 @@ __all__ = [
     "get_recipe",
     "keys_of",
     "list_recipes",
+    "output_shape",
     "recipe",
     "recipe_from_json",
     "recipe_notes",
@@ -58,6 +62,32 @@ class InputInfo:
     classes: tuple[str, ...] | None = None
     preprocessing: Any = None
     missing: str = ""
+
+
+@dataclass
+class Findings:
+    """What would stop a run: mismatches between the values of a recipe and its data, and data that are missing.
+
+    Example:
+        >>> found = Findings()
+        >>> with found.of("batch"):
+        ...     raise ValueError("8 samples make no batch of 16")
+        >>> found.mismatches
+        ['batch: 8 samples make no batch of 16']
+    """
+
+    mismatches: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def of(self, key: str) -> Iterator[None]:
+        """Collect the error of a check, with the recipe's key it is about."""
+        try:
+            yield
+        except MissingDataError as error:
+            self.missing.append(str(error))
+        except (ValueError, TypeError, RuntimeError, OSError) as error:
+            self.mismatches.append(str(error) if str(error).startswith(key) else f"{key}: {error}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +218,13 @@ class Recipe(ABC):
             checkpoint_every=self.checkpoint_every,
             log_every=self.log_every,
         )
+
+
+@torch.no_grad()
+def output_shape(network: nn.Module, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The output shape for one input of the given shape, without the batch; torch's random state is not changed."""
+    with evaluating(network), torch.random.fork_rng(devices=[]):
+        return tuple(network(torch.zeros(1, *shape)).shape[1:])
 
 
 def evaluation_batches(

@@ -91,23 +91,16 @@ def _set(value: Any, path: list[str], text: str, done: str, later: Mapping[str, 
         raise RecipeError(_further_inside(value, name) or unknown_key(name, hints, done))
     key, old = f"{done}.{name}" if done else name, getattr(value, name)
     try:
-        if rest and old is None and (part := _only_dataclass(hints[name])) is not None:
-            new = _begin(part, rest, text, key)
-        elif rest and old is None and (kinds := _dataclasses(hints[name])):
-            raise RecipeError(f"{key} is none: choose first what it is, {' or '.join(f'{key}={k}' for k in kinds)}")
-        else:
-            new = _set(old, rest, text, key, later) if rest else parse(hints[name], text, key, old, later)
+        if rest and old is None and (kinds := _dataclasses(hints[name])):  # the part begins with this value
+            if len(kinds) > 1:
+                raise RecipeError(f"{key} is none: choose first what it is, {' or '.join(f'{key}={k}' for k in kinds)}")
+            old = parse(hints[name], next(iter(kinds)), key, later={f"{key}.{'.'.join(rest)}": text, **later})
+        new = _set(old, rest, text, key, later) if rest else parse(hints[name], text, key, old, later)
         return dataclasses.replace(value, **{name: new})
     except RecipeError:  # names its key already
         raise
     except (TypeError, ValueError) as error:  # the dataclass knows more than its types: ranges, for example
         raise RecipeError(f"{key}: {error}") from error
-
-
-def _only_dataclass(hint: Any) -> type | None:
-    """The only dataclass a key may hold; None if there are several or none."""
-    found = _dataclasses(hint)
-    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def _dataclasses(hint: Any) -> dict[str, type]:
@@ -116,18 +109,6 @@ def _dataclasses(hint: Any) -> dict[str, type]:
     return {
         option.__name__: option for option in options if isinstance(option, type) and dataclasses.is_dataclass(option)
     }
-
-
-def _begin(part: type, path: list[str], text: str, done: str) -> Any:
-    """Create a part that the recipe does not have yet, with one value set and defaults for the others."""
-    name, *rest = path
-    hints = get_type_hints(part)
-    if name not in hints or rest:
-        raise RecipeError(unknown_key(".".join(path), hints, done))
-    for needed in _needed(part):
-        if needed != name:
-            raise RecipeError(f"{done} is none, and begins with {done}.{needed}; got {done}.{name} first")
-    return part(**{name: parse(hints[name], text, f"{done}.{name}")})
 
 
 def _needed(part: type) -> list[str]:

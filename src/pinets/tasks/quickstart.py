@@ -25,6 +25,7 @@ from pinets._progress import Progress
 from pinets._storage import write_json
 from pinets.algebra import Certificate, certify
 from pinets.engine.in_memory import History, Samples, adamw, fit
+from pinets.engine.randomness import seeded
 
 __all__ = ["Contender", "Digits", "Outcome", "contenders", "load_digits", "quickstart", "train"]
 
@@ -208,8 +209,7 @@ def train(
     contender: Contender, digits: Digits, *, seed: int, weight_decay: float, epochs: int
 ) -> tuple[nn.Module, History]:
     """Train one model from one seed; the same seed gives the same weights."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         module = spec.build(contender.expression)
     history = fit(
         module,

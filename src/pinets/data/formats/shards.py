@@ -62,14 +62,9 @@ class ShardSet(EncodedSet):
 
     def encoded(self, index: int) -> tuple[str, bytes]:
         shard, offset, size = self.places[index].tolist()
-        path = self.shards[shard]
-        try:
-            with open(path, "rb") as file:
-                file.seek(offset)
-                encoded = file.read(size)
-        except FileNotFoundError as error:
-            raise MissingDataError(f"{path} was there when the shards were opened, and is gone now") from error
-        return f"{path}, image {index} at byte {offset}", encoded
+        with open(self.shards[shard], "rb") as file:
+            file.seek(offset)
+            return f"{self.shards[shard]}, image {index} at byte {offset}", file.read(size)
 
     def shuffled(self, generator: torch.Generator) -> Tensor:
         order = []

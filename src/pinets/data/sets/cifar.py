@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,11 @@ def read_cifar10(folder: Path, *, validation: float = 0.1, seed: int = 0) -> Spl
     if (folder / "batches.meta").exists():
         meta = _dictionary(folder / "batches.meta")
         classes = _names(meta, b"label_names", folder / "batches.meta")
-        train, test = (_read_python(folder, names, b"labels", classes) for names in parts)
+        train, test = (_read(folder, names, classes, partial(_read_python, key=b"labels")) for names in parts)
     else:
         classes = _lines(folder / "batches.meta.txt")
         files = ([f"{name}.bin" for name in names] for names in parts)
-        train, test = (_read_binary(folder, names, classes, label_bytes=1) for names in files)
+        train, test = (_read(folder, names, classes, partial(_read_binary, label_bytes=1)) for names in files)
     return Splits(*hold_out(train, validation, seed=seed), test)
 
 
@@ -51,51 +52,49 @@ def read_cifar100(folder: Path, *, validation: float = 0.1, seed: int = 0) -> Sp
     """Read CIFAR-100 with its 100 fine labels from ``cifar-100-binary`` or ``cifar-100-python``, as CIFAR-10."""
     if (folder / "meta").exists():
         classes = _names(_dictionary(folder / "meta"), b"fine_label_names", folder / "meta")
-        train, test = (_read_python(folder, [name], b"fine_labels", classes) for name in ("train", "test"))
+        read, files = partial(_read_python, key=b"fine_labels"), ("train", "test")
     else:
         classes = _lines(folder / "fine_label_names.txt")
-        # coarse label, then fine label, then pixels
-        train, test = (_read_binary(folder, [name], classes, label_bytes=2) for name in ("train.bin", "test.bin"))
+        read, files = partial(_read_binary, label_bytes=2), ("train.bin", "test.bin")  # the fine label is the second
+    train, test = (_read(folder, [name], classes, read) for name in files)
     return Splits(*hold_out(train, validation, seed=seed), test)
 
 
-def _read_binary(folder: Path, names: Sequence[str], classes: tuple[str, ...], *, label_bytes: int) -> ImageSet:
-    record = label_bytes + _PIXELS
+def _read(
+    folder: Path, names: Sequence[str], classes: tuple[str, ...], read: Callable[[Path], tuple[Tensor, Tensor]]
+) -> ImageSet:
+    """The images of some files; ``read`` gives the pixels and the labels of one."""
     images, labels = [], []
     for path in (folder / name for name in names):
-        raw = bytearray(_require(path).read_bytes())
-        if len(raw) == 0 or len(raw) % record:
-            raise DataError(
-                f"{path}: {len(raw)} bytes are not a whole number of records of {record} bytes; "
-                f"record {len(raw) // record} is cut short"
-            )
-        records = torch.frombuffer(raw, dtype=torch.uint8).view(-1, record)
-        _require_whole(path, len(records), classes)
-        labels.append(records[:, label_bytes - 1].long())
-        check_labels(labels[-1], len(classes), path)
-        images.append(records[:, label_bytes:])
-    return _image_set(images, labels, classes)
-
-
-def _read_python(folder: Path, names: Sequence[str], key: bytes, classes: tuple[str, ...]) -> ImageSet:
-    numpy = require("numpy", extra="train")
-    images, labels = [], []
-    for path in (folder / name for name in names):
-        batch = _dictionary(path)
-        data, answers = batch.get(b"data"), batch.get(key)
-        if not isinstance(data, numpy.ndarray) or data.dtype != numpy.uint8 or data.shape[1:] != (_PIXELS,):
-            raise DataError(f"{path}: its 'data' must be a uint8 array of rows of {_PIXELS} pixels")
-        if not isinstance(answers, list) or len(answers) != len(data) or not all(type(a) is int for a in answers):
-            raise DataError(f"{path}: its {key.decode()!r} must be a list of {len(data)} whole numbers")
-        _require_whole(path, len(data), classes)
-        labels.append(torch.tensor(answers, dtype=torch.int64))
-        check_labels(labels[-1], len(classes), path)
-        images.append(torch.from_numpy(data.copy()))
-    return _image_set(images, labels, classes)
-
-
-def _image_set(images: list[Tensor], labels: list[Tensor], classes: tuple[str, ...]) -> ImageSet:
+        pixels, answers = read(path)
+        _require_whole(path, len(answers), classes)
+        check_labels(answers, len(classes), path)
+        images.append(pixels)
+        labels.append(answers)
     return ImageSet(torch.cat(images).view(-1, 3, 32, 32), torch.cat(labels), classes)
+
+
+def _read_binary(path: Path, label_bytes: int) -> tuple[Tensor, Tensor]:
+    record = label_bytes + _PIXELS
+    raw = bytearray(_require(path).read_bytes())
+    if len(raw) == 0 or len(raw) % record:
+        raise DataError(
+            f"{path}: {len(raw)} bytes are not a whole number of records of {record} bytes; "
+            f"record {len(raw) // record} is cut short"
+        )
+    records = torch.frombuffer(raw, dtype=torch.uint8).view(-1, record)
+    return records[:, label_bytes:], records[:, label_bytes - 1].long()
+
+
+def _read_python(path: Path, key: bytes) -> tuple[Tensor, Tensor]:
+    numpy = require("numpy", extra="train")
+    batch = _dictionary(path)
+    data, answers = batch.get(b"data"), batch.get(key)
+    if not isinstance(data, numpy.ndarray) or data.dtype != numpy.uint8 or data.shape[1:] != (_PIXELS,):
+        raise DataError(f"{path}: its 'data' must be a uint8 array of rows of {_PIXELS} pixels")
+    if not isinstance(answers, list) or len(answers) != len(data) or not all(type(a) is int for a in answers):
+        raise DataError(f"{path}: its {key.decode()!r} must be a list of {len(data)} whole numbers")
+    return torch.from_numpy(data.copy()), torch.tensor(answers, dtype=torch.int64)
 
 
 def _require_whole(path: Path, found: int, classes: tuple[str, ...]) -> None:

@@ -45,11 +45,7 @@ class FolderSet(EncodedSet):
     paths: tuple[str, ...]
 
     def encoded(self, index: int) -> tuple[str, bytes]:
-        path = self.paths[index]
-        try:
-            return path, Path(path).read_bytes()
-        except FileNotFoundError as error:
-            raise MissingDataError(f"{path} was there when the folder was listed, and is gone now") from error
+        return self.paths[index], Path(self.paths[index]).read_bytes()
 
     def subset(self, indices: Tensor) -> Self:
         paths = tuple(self.paths[index] for index in indices.tolist())

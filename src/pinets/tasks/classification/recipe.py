@@ -32,7 +32,6 @@ from pinets.data import (
     stratified_sample,
 )
 from pinets.data.samples import read_fixed
-from pinets.engine.findings import Findings, output_shape
 from pinets.engine.loop import Plan
 from pinets.engine.model import Model, put_channels_last
 from pinets.engine.optimization import (
@@ -50,7 +49,7 @@ from pinets.engine.optimization import (
     require_range,
 )
 from pinets.engine.randomness import seed_everything, seed_processes_apart
-from pinets.engine.recipe import InputInfo, Recipe, evaluation_batches
+from pinets.engine.recipe import Findings, InputInfo, Recipe, evaluation_batches, output_shape
 from pinets.engine.task import Split
 from pinets.engine.values import to_json
 from pinets.tasks.classification.range_penalty import Damage, RangePenalty, matching_layers

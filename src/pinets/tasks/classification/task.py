@@ -37,17 +37,12 @@ class Classification(Task):
         network: Gives the scores of the classes.
         samples: Returns this process's share of a split, once through.
         accelerator: Made by :func:`~pinets.engine.loop.make_accelerator`.
-        label_smoothing: Share of the target that is spread over all classes.
-        clip: Largest norm of the gradient; ``None`` for no limit.
-        top_k: The accuracies to compute; schedules watch the first.
-        range_penalty: Keeps the outputs of layers small; ``None`` for no penalty.
         damage: Damages the images that only the penalty sees; needed if ``range_penalty.damaged`` is above 0.
-        average: How much a step keeps of the moving average of the weights, which is then what is evaluated and saved
-            as ``model``; 0 for none.
-        input_noise: Standard deviation of the Gaussian noise added to training inputs.
         robust: Moves the training inputs first, or adds a loss, for a network whose answers are to be proven around
             inputs.
         teacher: Adds the loss of learning from a trained network.
+        others: The values of :class:`~pinets.tasks.classification.recipe.ClassificationRecipe`. Schedules watch the
+            first of ``top_k``; with ``average``, the average is what is evaluated and saved as ``model``.
     """
 
     def __init__(

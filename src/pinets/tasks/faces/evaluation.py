@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from pinets._files import PathLike, write_bytes
 from pinets.data import CentreCrop, FolderSet, MissingDataError, SampleSet, data_folder
-from pinets.engine.run import RunFolder
 from pinets.engine.trained import TrainedRun
 from pinets.tasks.faces.data.ijb import read_ijb
 from pinets.tasks.faces.data.lfw import find_lfw
@@ -126,7 +125,7 @@ class FaceRun:
 
     @property
     def model(self) -> str:
-        return self.name or str(RunFolder(Path(self.path)).recipe()["name"])
+        return self.name or str(self._run.folder.recipe()["name"])
 
     @property
     def image_size(self) -> int:
@@ -148,14 +147,18 @@ class FaceRun:
 
     @cached_property
     def recipe(self) -> FaceRecipe:
-        recipe = TrainedRun(Path(self.path)).recipe
+        recipe = self._run.recipe
         if not isinstance(recipe, FaceRecipe):
             raise MismatchError(f"{self.path}: a run of {recipe.name}, which embeds no faces")
         return recipe
 
     @cached_property
+    def _run(self) -> TrainedRun:
+        return TrainedRun(Path(self.path))
+
+    @cached_property
     def _network(self) -> nn.Module:
-        return TrainedRun(Path(self.path)).network()
+        return self._run.network()
 
 
 Source: TypeAlias = EmbeddingFiles | FaceRun

@@ -12,12 +12,11 @@ from torch import nn
 from pinets.data import CentreCrop, Compose, MissingDataError, RandomFlip, SampleSet, Transform, data_folder
 from pinets.data.damage import Damage, ForgivingSet
 from pinets.data.transforms import RandomLight, RandomSimilarity
-from pinets.engine.findings import Findings, output_shape
 from pinets.engine.loop import Plan
 from pinets.engine.model import Network, put_channels_last
 from pinets.engine.optimization import SGD, Constant, LinearDecay, MultiStep, OneCycle, Warmup, require_range
 from pinets.engine.randomness import seed_everything, seed_processes_apart
-from pinets.engine.recipe import InputInfo, Recipe
+from pinets.engine.recipe import Findings, InputInfo, Recipe, output_shape
 from pinets.engine.task import Split
 from pinets.engine.values import to_json
 from pinets.tasks.faces.arcface import ArcFace

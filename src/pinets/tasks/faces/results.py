@@ -143,9 +143,8 @@ def score_ijb(
                 "1:1 verification",
                 data,
                 _tar(points),
-                {},
-                {"pairs": f"{int(same.sum()):,} genuine, {impostors:,} impostors", **told},
-                {"roc": curve},
+                settings={"pairs": f"{int(same.sum()):,} genuine, {impostors:,} impostors", **told},
+                curves={"roc": curve},
                 remarks=_too_fine(points, impostors),
             )
         )
@@ -160,8 +159,8 @@ def score_ijb(
             }[found.convention]
             protocol = f"1:N identification, {found.convention} galleries"
             remarks = {f"FPIR={rate:g}": f"at no false positive, {n:,} searches" for rate, n in found.too_fine.items()}
-            result = FaceResult(model, protocol, data, figures, {}, {"galleries": convention, **told}, remarks=remarks)
-            results.append(result)
+            chosen = {"galleries": convention, **told}
+            results.append(FaceResult(model, protocol, data, figures, settings=chosen, remarks=remarks))
     if not results:
         raise ValueError(f"{data}: the meta files have neither pairs of templates nor galleries with probes")
     return results
@@ -185,9 +184,8 @@ def score_megaface(
         "MegaFace",
         "FaceScrub",
         figures | _tar(result.points),
-        {},
-        {"probes": counts, **(settings or {})},
-        {"cmc": [(k + 1, rate) for k, rate in enumerate(result.cmc)], "roc": _roc(result.curve)},
+        settings={"probes": counts, **(settings or {})},
+        curves={"cmc": [(k + 1, rate) for k, rate in enumerate(result.cmc)], "roc": _roc(result.curve)},
         remarks=_too_fine(result.points, result.probes * result.distractors),
     )
 
@@ -206,17 +204,14 @@ def score_yaleb(model: str, embeddings: Any, faces: YaleB, *, settings: Mapping[
         ranks.append(found.rank)
     whole = torch.cat(ranks)
     curve = rank_rates(whole, range(1, len(faces.faces.classes) + 1))
+    told = f"{int(gallery.sum())} images of {len(people.unique())} people, lights within 12°"
     return FaceResult(
         model,
         "Identification by illumination",
         "Extended Yale B",
         {"all": curve[1], **figures},
-        {},
-        {
-            "gallery": f"{int(gallery.sum())} images of {len(people.unique())} people, lights within 12°",
-            **(settings or {}),
-        },
-        {"cmc": [(float(k), rate) for k, rate in curve.items()]},
+        settings={"gallery": told, **(settings or {})},
+        curves={"cmc": [(float(k), rate) for k, rate in curve.items()]},
     )
 
 

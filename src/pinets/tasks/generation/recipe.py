@@ -14,12 +14,11 @@ from torch.nn import functional as F
 
 from pinets.data import Compose, FolderSet, ImageSet, Normalize, RandomFlip, SampleSet, Transform, load
 from pinets.data.samples import read_fixed
-from pinets.engine.findings import Findings, output_shape
 from pinets.engine.loop import Plan
 from pinets.engine.model import Network, put_channels_last
 from pinets.engine.optimization import Adam, Constant, LinearDecay, require_range
 from pinets.engine.randomness import seed_everything, seed_processes_apart
-from pinets.engine.recipe import InputInfo, Recipe
+from pinets.engine.recipe import Findings, InputInfo, Recipe, output_shape
 from pinets.models.stylegan import MinibatchDeviation
 from pinets.tasks.generation.losses import Hinge, NonSaturating, Wasserstein
 from pinets.tasks.generation.measurement import Measurement

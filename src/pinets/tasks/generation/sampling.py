@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from pinets._nearest import did_you_mean
 from pinets.algebra import orders
 from pinets.data.batches import keyed_generator
 from pinets.data.samples import read_fixed
+from pinets.engine.randomness import seeded
 from pinets.engine.recipe import recipe_from_json
 from pinets.engine.trained import TrainedRun
 from pinets.models import ImageGenerator, StyleGenerator, list_weights, load_weights, read_card
@@ -107,7 +107,7 @@ def measure(
 
     data = _data(path, data_dir)
     reference = recipe.reference(chosen, data.train, data.test)
-    with _from_seed(EVALUATION_SEED), torch.no_grad():
+    with seeded(EVALUATION_SEED), torch.no_grad():
         return evaluate_images(images, reference, chosen, samples=samples, data_dir=data_dir)
 
 
@@ -118,41 +118,39 @@ def real_images(path: str | Path, count: int = 64, *, seed: int = 0, data_dir: s
     return read_fixed(images, chosen)
 
 
-def _is_name(path: str | Path) -> bool:
-    """Whether the text names trained weights; a run folder of that name takes precedence."""
-    name, known = str(path), list_weights()
+def _trained(path: str | Path, data_dir: str | Path | None = None) -> tuple[GenerationRecipe, TrainedRun | None]:
+    """The recipe, and the run; None for the name of trained weights. A run folder of that name takes precedence."""
+    name, run = str(path), None
     if Path(path).is_dir() or not name.isidentifier():
-        return False
-    if name not in known:
+        run = TrainedRun(path, data_dir)
+        recipe = run.recipe
+    elif name in (known := list_weights()):
+        recipe = recipe_from_json(read_card(name).recipe)
+    else:
         raise ValueError(f"{name} is neither a run folder nor the name of trained weights{did_you_mean(name, known)}")
-    return True
-
-
-def _recipe(path: str | Path) -> GenerationRecipe:
-    recipe = recipe_from_json(read_card(str(path)).recipe) if _is_name(path) else TrainedRun(path).recipe
     if not isinstance(recipe, GenerationRecipe):
         raise ValueError(
             f"{path} is a network of {recipe.name}: it has no generator to sample from; "
             "with an autoencoder of shapes: pinets sample reconstruct, interpolate or arithmetic"
         )
-    return recipe
+    return recipe, run
 
 
 def _data(path: str | Path, data_dir: str | Path | None) -> Any:
-    recipe = _recipe(path)
-    return recipe.load(data_dir) if _is_name(path) else TrainedRun(path, data_dir).data
+    recipe, run = _trained(path, data_dir)
+    return recipe.load(data_dir) if run is None else run.data
 
 
 def _generator(path: str | Path) -> tuple[GenerationRecipe, ImageGenerator | StyleGenerator]:
-    recipe = _recipe(path)
-    generator = load_weights(str(path))[0] if _is_name(path) else TrainedRun(path).network()
+    recipe, run = _trained(path)
+    generator = load_weights(str(path))[0] if run is None else run.network()
     assert isinstance(generator, ImageGenerator | StyleGenerator)
     return recipe, generator
 
 
 def noise_of_samples(recipe: GenerationRecipe, count: int, latent: int, seed: int) -> Tensor:
     """The noise of the first samples of a seed."""
-    with _from_seed(seed):
+    with seeded(seed):
         # one by one: torch fills the end of a tensor differently, and the last image would depend on the count
         return torch.cat([draw_noise(recipe.noise, 1, latent) for _ in range(count)])
 
@@ -164,17 +162,10 @@ def _generate(
     """Images of noise; the key seeds what a generator draws itself (StyleGAN's noise inputs)."""
     if not 0 <= truncation <= 1:
         raise ValueError(f"truncation must lie between 0 and 1, got {truncation}")
-    with _from_seed(keyed_generator(key).initial_seed()):
+    with seeded(keyed_generator(key).initial_seed()):
         return to_pixels(generator.truncated(noise, truncation))
 
 
 def _arc(first: Tensor, last: Tensor, share: Tensor) -> Tensor:
     angle = torch.arccos(torch.cosine_similarity(first, last, dim=-1).clamp(-0.999, 0.999))[:, None]
     return (torch.sin((1 - share) * angle) * first + torch.sin(share * angle) * last) / torch.sin(angle)
-
-
-@contextmanager
-def _from_seed(seed: int) -> Iterator[None]:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from pinets.data.batches import keyed_generator
-from pinets.engine.randomness import restore_torch_random_state, torch_random_state
+from pinets.engine.randomness import restore_torch_random_state, seeded, torch_random_state
 from pinets.engine.task import Split, Task, update
 from pinets.tasks.generation.losses import AdversarialLoss
 
@@ -85,7 +85,7 @@ class Generation(Task):
         self._loss, self._noise, self._evaluate = loss, noise, evaluate
         self._accelerator = accelerator
         self._discriminator_steps, self._generator_batch = discriminator_steps, generator_batch
-        with self._from_seed(keyed_generator(seed, "noise").initial_seed()):
+        with seeded(keyed_generator(seed, "noise").initial_seed(), accelerator.device):
             self._noise_state = torch_random_state(accelerator.device)
 
     def train_step(self, batch: Any) -> dict[str, Tensor]:
@@ -111,7 +111,7 @@ class Generation(Task):
     def _share_of_noise(self, count: int) -> Tensor:
         """The part of this process in the noise that all processes draw, from a random state kept for it."""
         device, first = self._accelerator.device, self._accelerator.process_index * count
-        with _fork(device):
+        with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):
             restore_torch_random_state(self._noise_state, device)
             noise = self._noise(count * self._accelerator.num_processes)
             self._noise_state = torch_random_state(device)
@@ -121,7 +121,7 @@ class Generation(Task):
         return update(loss, self.networks[name], self.optimizers[name], self._accelerator)
 
     def evaluate(self, split: Split) -> dict[str, float]:
-        with self._from_seed(EVALUATION_SEED):
+        with seeded(EVALUATION_SEED, self._accelerator.device):
             return self._evaluate(self._sample, split)
 
     def state_dict(self) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class Generation(Task):
 
     def pictures(self) -> dict[str, Tensor]:
         """Images of one fixed noise, to watch training."""
-        with self._from_seed(_PICTURE_SEED):
+        with seeded(_PICTURE_SEED, self._accelerator.device):
             return {"samples": self._sample(_PICTURES)}
 
     @torch.no_grad()
@@ -141,18 +141,6 @@ class Generation(Task):
         self.model.eval()
         parts = [_SAMPLE_BATCH] * (count // _SAMPLE_BATCH) + [count % _SAMPLE_BATCH]
         return torch.cat([to_pixels(self.model(self._noise(part))) for part in parts if part])
-
-    @contextmanager
-    def _from_seed(self, seed: int) -> Iterator[None]:
-        """Draw from a seed inside, the same on every process, and leave torch's generators as they were."""
-        with _fork(self._accelerator.device):
-            torch.manual_seed(seed)
-            yield
-
-
-def _fork(device: torch.device) -> AbstractContextManager[None]:
-    """Restore torch's generators afterwards."""
-    return torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type)
 
 
 @contextmanager

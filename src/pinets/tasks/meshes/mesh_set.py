@@ -14,7 +14,7 @@ from pinets.data.transforms import Transform
 from pinets.operators.mesh import Mesh
 from pinets.tasks.meshes.geometry.resampling import collapse
 
-__all__ = ["MeshSet", "Standardize", "mesh_splits", "reduce_shapes"]
+__all__ = ["MeshSet", "Standardize", "mesh_splits", "reduce_shapes", "require_finite"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,14 +44,21 @@ class MeshSet(ArraySet):
                 f"shapes must be float32 (N, {vertices}, 3), as the template has {vertices} vertices; got "
                 f"{tuple(self.inputs.shape)} {self.inputs.dtype}"
             )
-        finite = torch.isfinite(self.inputs).flatten(1).all(dim=1)
-        if not finite.all():
-            first = int((~finite).nonzero()[0])
-            raise DataError(f"shape {first} has vertices that are not finite; {int((~finite).sum())} shapes do")
+        require_finite(self.inputs, "the set")
 
     @property
     def shapes(self) -> Tensor:
         return self.inputs
+
+
+def require_finite(shapes: Tensor, source: object) -> None:
+    """Refuse shapes with vertices that are not finite, naming the first and its source."""
+    broken = ~torch.isfinite(shapes).flatten(1).all(dim=1)
+    if broken.any():
+        first = int(broken.nonzero()[0])
+        raise DataError(
+            f"{source}: shape {first} has vertices that are not finite, as {int(broken.sum())} of {len(shapes)} have"
+        )
 
 
 def mesh_splits(

@@ -17,7 +17,7 @@ from pinets.data.formats.npy import open_array
 from pinets.data.samples import Splits
 from pinets.operators.mesh import Mesh, MeshError
 from pinets.tasks.meshes.geometry.files import SUFFIXES, read_mesh
-from pinets.tasks.meshes.mesh_set import MeshSet, mesh_splits
+from pinets.tasks.meshes.mesh_set import MeshSet, mesh_splits, require_finite
 
 __all__ = [
     "read_coma",
@@ -37,18 +37,8 @@ def read_shapes(path: PathLike) -> Tensor:
     if array.ndim != 3 or array.shape[-1] != 3 or array.dtype.kind != "f":
         raise DataError(f"{path}: shapes must be numbers (N, V, 3), got {array.shape} {array.dtype}")
     shapes = torch.from_numpy(np.array(array, dtype=np.float32))
-    _require_finite(shapes, path)
+    require_finite(shapes, path)
     return shapes
-
-
-def _require_finite(shapes: Tensor, source: object) -> None:
-    """Refuse shapes with vertices that are not finite, naming the first and its source."""
-    broken = ~torch.isfinite(shapes).flatten(1).all(dim=1)
-    if broken.any():
-        first = int(broken.nonzero()[0])
-        raise DataError(
-            f"{source}: shape {first} has vertices that are not finite, as {int(broken.sum())} of {len(shapes)} have"
-        )
 
 
 def _mesh_files(folder: Path) -> list[Path]:
@@ -218,7 +208,7 @@ def read_dfaust(folder: Path) -> Splits[MeshSet]:
                         if array.ndim != 3 or array.shape[1] != 3 or array.shape[2] == 0:
                             raise DataError(f"sequence {name} must be (V, 3, frames), got {array.shape}")
                         shapes = torch.from_numpy(array).permute(2, 0, 1).contiguous()
-                        _require_finite(shapes, f"sequence {name}")
+                        require_finite(shapes, f"sequence {name}")
                         mesh = Mesh(shapes[0].double(), faces)
                         template = mesh if template is None else template
                         _require_alike(mesh, template, f"sequence {name}", files[0])

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from pinets.data import Splits, load
 from pinets.data.splits import evenly_chosen
-from pinets.engine.findings import Findings, output_shape
 from pinets.engine.loop import Plan
 from pinets.engine.optimization import (
     SGD,
@@ -28,7 +27,7 @@ from pinets.engine.optimization import (
     require_range,
 )
 from pinets.engine.randomness import seed_everything, seed_processes_apart
-from pinets.engine.recipe import InputInfo, Recipe, evaluation_batches
+from pinets.engine.recipe import Findings, InputInfo, Recipe, evaluation_batches, output_shape
 from pinets.engine.task import Split
 from pinets.models.mesh_graph import OperatorName, graph_autoencoder
 from pinets.models.mesh_pca import MeshPCA

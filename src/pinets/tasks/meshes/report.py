@@ -17,6 +17,7 @@ from pinets.engine.run import RunFolder
 from pinets.engine.trained import TrainedRun
 from pinets.report import (
     COLORS,
+    Groups,
     Page,
     RecipeSummary,
     Section,
@@ -40,7 +41,6 @@ __all__ = ["order_figure", "run_sections", "write_mesh_report"]
 _MOST_SHAPES = 200  # test shapes that are looked at, evenly chosen
 
 _EVERY = 3  # the animation shows every third frame
-Runs = Mapping[str, Sequence[RunFolder]]
 _NAMES = {"plain": "Spiral", "ncp": "NCP", "ncp_skip": "NCP-Skip", "simple": "simple"}
 _ACROSS = {  # the line styles of models without an order
     "PCA": ("PCA", (0, (1, 1))),
@@ -101,7 +101,7 @@ def write_mesh_report(
     return text_table(summaries)
 
 
-def order_figure(recipes: Mapping[str, AutoencodingRecipe], groups: Runs) -> Any:
+def order_figure(recipes: Mapping[str, AutoencodingRecipe], groups: Groups) -> Any:
     """The paper's figure of the error of every model against its order; models without an order are lines across."""
     figure, axes = new_figure(7.2, 4.2)
     curves: dict[tuple[str, str], dict[int, list[float]]] = {}
@@ -208,7 +208,7 @@ def _add_shapes(
         write_bytes(Path(png) / "motion.gif", animate_shapes(moving, faces, of_frames))
 
 
-def _by_order(recipes: Mapping[str, AutoencodingRecipe], groups: Runs) -> dict[int, tuple[str, RunFolder]]:
+def _by_order(recipes: Mapping[str, AutoencodingRecipe], groups: Groups) -> dict[int, tuple[str, RunFolder]]:
     """A recipe and a run of it for each order: NCP without activations where there is one, else what there is.
 
     Records, which have no weights, cannot reconstruct shapes and are left out.

@@ -84,14 +84,13 @@ def read_ijb(folder: PathLike) -> IJB:
     templates, media = (torch.tensor([_number(int, words[at], found[0], n) for n, words in rows]) for at in (1, 2))
     detection, pairs = folder / f"{name}_name_5pts_score.txt", folder / f"{name}_template_pair_label.txt"
     probe_file = folder / f"{name}_1N_probe_mixed.csv"
-    known = set(templates.tolist())
+    known = templates.unique()
     galleries = tuple(_read_subjects(file, known) for file in _gallery_files(folder, name))
     probes = _read_subjects(probe_file, known) if probe_file.is_file() else None
     if galleries and probes is None:
         raise MissingDataError(f"{probe_file} is missing: 1:N needs probes, and the galleries are there")
     if galleries and probes is not None:
-        _require_apart(probes, galleries, folder)
-        _require_mates(probes, galleries, probe_file)
+        _require_protocol(probes, galleries, probe_file)
     return IJB(
         images,
         templates,
@@ -114,26 +113,24 @@ def _gallery_files(folder: Path, name: str) -> list[Path]:
     return []
 
 
-def _require_apart(probes: Subjects, galleries: tuple[Subjects, ...], folder: Path) -> None:
-    """No subject in both galleries, no template compared with itself: either would change the rates unnoticed."""
+def _require_protocol(probes: Subjects, galleries: tuple[Subjects, ...], path: Path) -> None:
+    """No subject in both galleries, no template compared with itself, a mate for each probe: or rates are wrong."""
     first, second = (gallery.subjects for gallery in galleries)
-    both = first[torch.isin(first, second)]
-    if len(both):
-        raise DataError(f"{folder}: {len(both)} subjects are in both galleries, the first is {int(both[0])}")
     enrolled = torch.cat([gallery.templates for gallery in galleries])
     twice = probes.templates[torch.isin(probes.templates, enrolled)]
-    if len(twice):
-        raise DataError(f"{folder}: {len(twice)} templates are probes and in a gallery, the first is {int(twice[0])}")
+    strangers = probes.subjects[~torch.isin(probes.subjects, torch.cat([first, second]))]
+    _require_none(first[torch.isin(first, second)], path.parent, "subjects are in both galleries")
+    _require_none(twice, path.parent, "templates are probes and in a gallery")
+    _require_none(strangers, path, "templates show subjects that are in neither gallery")
 
 
-def _require_mates(probes: Subjects, galleries: tuple[Subjects, ...], path: Path) -> None:
-    enrolled = torch.cat([gallery.subjects for gallery in galleries])
-    strangers = probes.subjects[~torch.isin(probes.subjects, enrolled)]
-    if len(strangers):
-        raise DataError(
-            f"{path}: {len(strangers)} templates show subjects that are in neither gallery, the first is "
-            f"{int(strangers[0])}"
-        )
+def _require_none(wrong: Tensor, source: Path, what: str) -> None:
+    if len(wrong):
+        raise DataError(f"{source}: {len(wrong)} {what}, the first is {int(wrong[0])}")
+
+
+def _require_known(templates: Tensor, known: Tensor, path: Path) -> None:
+    _require_none(templates[~torch.isin(templates, known)], path, "templates have no images")
 
 
 def _read_detection(path: Path, images: tuple[str, ...]) -> Tensor:
@@ -144,7 +141,7 @@ def _read_detection(path: Path, images: tuple[str, ...]) -> Tensor:
     return torch.tensor([_score(words[-1], path, n) for n, words in rows])
 
 
-def _read_template_pairs(path: Path, known: set[int]) -> TemplatePairs:
+def _read_template_pairs(path: Path, known: Tensor) -> TemplatePairs:
     numpy = require("numpy", extra="train")
     try:  # millions of lines: NumPy's own reader
         table = torch.from_numpy(numpy.loadtxt(path, dtype=numpy.int64, ndmin=2))
@@ -152,7 +149,7 @@ def _read_template_pairs(path: Path, known: set[int]) -> TemplatePairs:
         raise DataError(f"{path}: {error}") from error
     if table.shape[1] != 3 or not ((table[:, 2] == 0) | (table[:, 2] == 1)).all():
         raise DataError(f"{path}: lines must hold two templates and 1 or 0")
-    _require_known(table[:, :2].unique().tolist(), known, path)
+    _require_known(table[:, :2].unique(), known, path)
     first, second, same = table.t().contiguous()
     _require_consistent(first, second, same, path)
     return TemplatePairs(first, second, same.bool())
@@ -170,7 +167,7 @@ def _require_consistent(first: Tensor, second: Tensor, same: Tensor, path: Path)
         )
 
 
-def _read_subjects(path: Path, known: set[int]) -> Subjects:
+def _read_subjects(path: Path, known: Tensor) -> Subjects:
     """A file has one line for each image: what it says of a template must agree."""
     subjects: dict[int, int] = {}
     header, *lines = read_table(path) or [[]]
@@ -189,14 +186,9 @@ def _read_subjects(path: Path, known: set[int]) -> Subjects:
             )
     if not subjects:
         raise DataError(f"{path}: names no templates")
-    _require_known(list(subjects), known, path)
-    return Subjects(torch.tensor(list(subjects)), torch.tensor(list(subjects.values())))
-
-
-def _require_known(templates: list[int], known: set[int], path: Path) -> None:
-    strangers = [template for template in templates if template not in known]
-    if strangers:
-        raise DataError(f"{path}: {len(strangers)} templates have no images, the first is {strangers[0]}")
+    templates = torch.tensor(list(subjects))
+    _require_known(templates, known, path)
+    return Subjects(templates, torch.tensor(list(subjects.values())))
 
 
 def _words(path: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
@@ -218,6 +210,9 @@ def _score(word: str, path: Path, number: int) -> float:
 
 def _number(kind: type[Number], word: str, path: Path, number: int) -> Number:
     try:
-        return kind(word)
+        value = kind(word)
+        if kind is int and abs(value) >= 2**63:  # which no tensor holds
+            raise ValueError
+        return value
     except ValueError:
-        raise DataError(f"{path}, line {number}: expected a number, got {word!r}") from None
+        raise DataError(f"{path}, line {number}: expected a number, got {word[:200]!r}") from None

@@ -58,11 +58,8 @@ class RecordSet(EncodedSet):
     def encoded(self, index: int) -> tuple[str, bytes]:
         offset = int(self.offsets[index])
         name = f"{self.path}, record at byte {offset}"
-        try:
-            with open(self.path, "rb") as file:
-                record = read_record(file, offset)
-        except FileNotFoundError as error:
-            raise MissingDataError(f"{self.path} was there when it was opened, and is gone now") from error
+        with open(self.path, "rb") as file:
+            record = read_record(file, offset)
         if record.labels[0] != int(self.labels[index]):
             raise DataError(
                 f"{name}: its label is {record.labels[0]:g}, but its place is identity {self.labels[index]}"
@@ -110,17 +107,16 @@ def open_records(path: PathLike, crop: Crop, damage: Damage | None = None) -> Re
     limit = _MOST_IDENTITIES if announced is None else announced
     with path.open("rb") as file:
         spans, complete = _identity_ranges(file, offsets, damage)
-        keys, labels = _labels_by_identity(file, offsets, spans, limit, damage)
+        labels = _labels_by_identity(file, offsets, spans, limit, damage)
         if not complete:
             named = {key for span in spans for key in span}
             others = {key: offset for key, offset in offsets.items() if key not in named}
-            other_keys, other_labels = _labels_one_by_one(file, others, limit, damage)
-            keys, labels = keys + other_keys, labels + other_labels
-    if not keys:
+            labels |= _labels_one_by_one(file, others, limit, damage)
+    if not labels:
         raise DataError(f"{path}: holds no image")
-    label = torch.tensor(labels)
-    names = tuple(map(str, range(int(label.max()) + 1 if announced is None else announced)))
-    return RecordSet(label, names, crop, str(path), torch.tensor([offsets[key] for key in keys]))
+    names = tuple(map(str, range(max(labels.values()) + 1 if announced is None else announced)))
+    places = torch.tensor([offsets[key] for key in labels])
+    return RecordSet(torch.tensor(list(labels.values())), names, crop, str(path), places)
 
 
 def _unpack(data: bytes, name: str) -> Record:
@@ -191,41 +187,33 @@ def _identity_ranges(file: BinaryIO, offsets: dict[int, int], damage: Damage) ->
 
 def _labels_by_identity(
     file: BinaryIO, offsets: dict[int, int], ranges: list[range], limit: int, damage: Damage
-) -> tuple[list[int], list[int]]:
-    """All images of an identity have the label of the first that can be read; the others are compared when they are."""
-    keys: list[int] = []
-    labels: list[int] = []
+) -> dict[int, int]:
+    """By key: all images of an identity have the label of the first readable one, and are compared when read."""
+    labels: dict[int, int] = {}
     for span in ranges:
         for key in span:
             try:
+                if key not in offsets:
+                    raise DataError(f"{file.name}: image {key} is not indexed")
                 label = _label(read_record(file, offsets[key]), limit, file, offsets[key])
             except DataError as error:
                 damage.note(error)
                 continue
-            except KeyError:
-                damage.note(DataError(f"{file.name}: image {key} is not indexed"))
-                continue
-            rest = [other for other in range(key, span.stop) if other in offsets]
-            keys += rest
-            labels += [label] * len(rest)
+            labels |= {other: label for other in range(key, span.stop) if other in offsets}
             break
-    return keys, labels
+    return labels
 
 
-def _labels_one_by_one(
-    file: BinaryIO, offsets: dict[int, int], limit: int, damage: Damage
-) -> tuple[list[int], list[int]]:
-    keys: list[int] = []
-    labels: list[int] = []
+def _labels_one_by_one(file: BinaryIO, offsets: dict[int, int], limit: int, damage: Damage) -> dict[int, int]:
+    labels: dict[int, int] = {}
     for key, offset in offsets.items():
         try:
             record = read_record(file, offset)
             if record.image:
-                labels.append(_label(record, limit, file, offset))
-                keys.append(key)
+                labels[key] = _label(record, limit, file, offset)
         except DataError as error:
             damage.note(error)
-    return keys, labels
+    return labels
 
 
 def _label(record: Record, limit: int, file: BinaryIO, offset: int) -> int:

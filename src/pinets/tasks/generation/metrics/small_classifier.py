@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pinets._storage import read_tensors, write_tensors
+from pinets.engine.randomness import seeded
 from pinets.tasks.generation.metrics.sources import ImageSource
 
 __all__ = ["SmallFeatures", "require_labels", "small_features", "train_small"]
@@ -69,8 +70,7 @@ def train_small(
         seed: Seed of the weights and the order.
     """
     generator = torch.Generator().manual_seed(seed)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         network = SmallFeatures(int(labels.max()) + 1)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = torch.optim.AdamW(network.parameters(), lr=3e-3, weight_decay=1e-2)
