@@ -9,7 +9,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Signed, Value, all_of
+from pinets.algebra.domains.base import Domain, Signed, Value
 from pinets.algebra.domains.footprint import Footprint, count_terms, footprints, magnitude_of
 from pinets.algebra.domains.rounding import Rounding
 
@@ -51,7 +51,7 @@ class Interval(Value):
         return Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
 
 
-class IntervalDomain(Domain):
+class IntervalDomain(Domain[Interval]):
     """Run a graph on intervals; without a rounding, errors of operations are left out, and any precision will do."""
 
     def __init__(self, rounding: Rounding | None) -> None:
@@ -64,29 +64,25 @@ class IntervalDomain(Domain):
         value = tensor if self.rounding is None else tensor.double()
         return Interval(value, value)
 
-    def linear(self, function: Callable[..., Tensor], *values: Value) -> Interval:
-        operands = all_of(Interval, values)
+    def linear(self, function: Callable[..., Tensor], *values: Interval) -> Interval:
         if self.rounding is None:
             magnitude = magnitude_of(function)
-            middle, radius = function(*(x.middle for x in operands)), magnitude(*(x.radius for x in operands))
+            middle, radius = function(*(x.middle for x in values)), magnitude(*(x.radius for x in values))
             return Interval(middle - radius, middle + radius)
-        uses = footprints(function, [value.lower for value in operands])
-        return map_interval(function, operands, uses, self.rounding)
+        uses = footprints(function, [value.lower for value in values])
+        return map_interval(function, values, uses, self.rounding)
 
-    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Interval:
-        x, y = all_of(Interval, (left, right))
-        return multiply_intervals(function, x, y, self.rounding)
+    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Interval, right: Interval) -> Interval:
+        return multiply_intervals(function, left, right, self.rounding)
 
-    def guard(self, value: Value, reach: Callable[..., Tensor], *operands: Value) -> Interval:
-        (found,), given = all_of(Interval, [value]), all_of(Interval, operands)
+    def guard(self, value: Interval, reach: Callable[..., Tensor], *operands: Interval) -> Interval:
         if self.rounding is None:
-            return found
-        stray = self.rounding.stray(reach(*(operand.size for operand in given)))
-        return Interval(found.lower - stray, found.upper + stray)
+            return value
+        stray = self.rounding.stray(reach(*(operand.size for operand in operands)))
+        return Interval(value.lower - stray, value.upper + stray)
 
-    def reciprocal(self, value: Value) -> Interval | None:
-        (found,) = all_of(Interval, [value])
-        return None if self.rounding is None else invert_interval(found, self.rounding)
+    def reciprocal(self, value: Interval) -> Interval | None:
+        return None if self.rounding is None else invert_interval(value, self.rounding)
 
 
 def invert_interval(value: Interval, rounding: Rounding) -> Interval:
