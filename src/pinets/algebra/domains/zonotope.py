@@ -23,7 +23,7 @@ from torch import Tensor
 
 from pinets.algebra.domains.base import Domain, Value, in_one_argument
 from pinets.algebra.domains.footprint import Footprint, count_terms, footprints, magnitude_of
-from pinets.algebra.domains.interval import Interval, count_products, invert_interval, map_interval, multiply_intervals
+from pinets.algebra.domains.interval import Interval, IntervalDomain, count_products, invert_interval, map_interval
 from pinets.algebra.domains.norms import largest_sum_of_squares
 from pinets.algebra.domains.rounding import OURS, Rounding
 
@@ -119,6 +119,7 @@ class ZonotopeDomain(Domain[Zonotope]):
 
     def __init__(self, rounding: Rounding, symbols: int) -> None:
         self.rounding, self.symbols = rounding, symbols
+        self.plain = IntervalDomain(rounding)
 
     def box(self, lower: Tensor, upper: Tensor, first: int = 0) -> Zonotope:
         """All between two tensors, each element with a symbol of its own, from number ``first`` on."""
@@ -161,7 +162,7 @@ class ZonotopeDomain(Domain[Zonotope]):
         A matrix product or a convolution sums such products up at once, and :math:`g_x g_y` becomes noise.
         """
         elementwise, magnitude = function is torch.mul, magnitude_of(function)
-        hull = multiply_intervals(function, left.hull, right.hull, self.rounding)
+        hull = self.plain.product(function, left.hull, right.hull)
         count, size = count_products(function, left.center, right.center), magnitude(left.size, right.size)
         if elementwise:
             left, right = left.expand(hull.lower.shape), right.expand(hull.lower.shape)
