@@ -110,7 +110,7 @@ class TapeDomain(Domain[Taped]):
     """
 
     def __init__(self, inner: IntervalDomain | ZonotopeDomain, *, sharpens: bool = True) -> None:
-        self.inner: Any = inner  # of which the type of the values depends
+        self.inner: Any = inner  # its values are intervals or zonotopes, one kind in a run
         self.rounding, self.sharpens = inner.rounding, sharpens
         self._records: list[_Record] = []
         self._sharp: dict[int, Interval] = {}
