@@ -50,7 +50,7 @@ def describe(plan: Plan, *, needs_token: bool) -> dict[str, Any]:
 
     def secured(summary: str, answers: dict[str, Any], *errors: int, **more: Any) -> dict[str, Any]:
         """A route that wants the token, if there is one."""
-        token = {"security": [{"token": []}]} if needs_token else {}
+        token: dict[str, Any] = {"security": [{"token": []}]} if needs_token else {}
         refused = _errors(*errors, *([401] if needs_token else []))
         return {"summary": summary, "responses": {**answers, **refused}, **more, **token}
 
