@@ -10,9 +10,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from pinets.algebra import ball, bounds, certify, expand, interval_bounds, lipschitz, orders, verify
-from pinets.algebra.domains.base import Value
-from pinets.algebra.domains.degree import DegreeDomain
-from pinets.algebra.domains.leading import LeadingDomain
 
 NAN, INF = math.nan, math.inf
 X = torch.tensor([[0.3, 0.8, -0.7, 0.45]])
@@ -49,12 +46,6 @@ def test_constants_in_the_shape_of_the_input(name, dtype):
     assert certify(model, X).degree == 2
     torch.testing.assert_close(orders(model, X)[2], model(X))
     assert_bounded(model, *ball(X, 0.1))
-
-
-@pytest.mark.parametrize("domain", [DegreeDomain(), LeadingDomain()])
-def test_what_is_no_value_of_the_domain_is_not_passed_over(domain):
-    with pytest.raises(TypeError, match="values of another domain"):
-        domain.linear(torch.add, domain.constant(W), Value())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from pinets.algebra._certify import require_polynomial
-from pinets.algebra.domains.base import Domain, Value
+from pinets.algebra.domains.base import Domain, V
 from pinets.algebra.domains.dual import Dual, DualDomain
 from pinets.algebra.domains.interval import Interval, IntervalDomain
 from pinets.algebra.domains.rounding import OURS, Rounding
@@ -75,8 +75,8 @@ class Problem:
     def enclose(self, boxes: Interval, differences: Tensor | None = None) -> Interval:
         """The outputs over each box; where given, each box's own matrix is applied to them first."""
 
-        def tight(low: Tensor, high: Tensor, *matrix: Tensor) -> Interval:
-            return self.hull(self.zonotope(low, high, *matrix)) if self.fits else self.linear(low, high, *matrix)
+        def tight(low: Tensor, high: Tensor, matrix: Tensor | None) -> Interval:
+            return self.hull(self.zonotope(low, high, matrix)) if self.fits else self.linear(low, high, matrix)
 
         return self._each(tight, boxes, differences).meet(self.enclose_plainly(boxes, differences))
 
@@ -101,10 +101,8 @@ class Problem:
         """The outputs over one box, of batch size one; where given, a matrix is applied to them first."""
         inner = ZonotopeDomain(self.rounding, self.symbols)
         tape, output, rows = self._taped(inner, low, high, differences)
-        found = output.inner
-        assert isinstance(found, Zonotope)
-        if differences is not None:
-            found = inner.product(torch.nn.functional.linear, found, inner.constant(differences))
+        assert isinstance(output.inner, Zonotope)
+        found = _differences(inner, output.inner, differences)
         if len(rows) * self.widest > _LARGEST_SLOPES:
             return found
         found = replace(found, error=torch.minimum(found.error, tape.errors(output, rows).reshape(found.error.shape)))
@@ -116,9 +114,7 @@ class Problem:
         """The same, between linear functions of the inputs: less tight and much faster than a zonotope."""
         inner = IntervalDomain(self.rounding)
         tape, output, rows = self._taped(inner, low, high, differences)
-        found = output.hull
-        if differences is not None:
-            found = inner.product(torch.nn.functional.linear, found, inner.constant(differences))
+        found = _differences(inner, output.hull, differences)
         return found.meet(tape.bound(output, rows).reshape(found.lower.shape))
 
     def _taped(
@@ -127,7 +123,6 @@ class Problem:
         """The operations on a tape, the output, and the linear functions of it that are asked for."""
         tape = TapeDomain(inner, sharpens=self.sharpens or isinstance(inner, IntervalDomain))
         output = self._run(tape, tape.box(low, high))
-        assert isinstance(output, Taped)
         elements = self.outputs.numel()
         rows = torch.eye(elements, dtype=torch.float64) if differences is None else differences
         return tape, output, rows.reshape(-1, *self.outputs)
@@ -141,10 +136,8 @@ class Problem:
         """The same by interval arithmetic."""
         domain = IntervalDomain(self.rounding)
 
-        def plain(low: Tensor, high: Tensor, *matrix: Tensor) -> Interval:
-            found = self._run(domain, Interval(low, high), *matrix)
-            assert isinstance(found, Interval)
-            return found
+        def plain(low: Tensor, high: Tensor, matrix: Tensor | None) -> Interval:
+            return _differences(domain, self._run(domain, Interval(low, high)), matrix)
 
         return self._each(plain, boxes, differences)
 
@@ -152,48 +145,45 @@ class Problem:
         """Bounds on how fast the outputs change with the inputs, for each box."""
         inner = ZonotopeDomain(self.rounding, 2 * self.symbols)
 
-        def backwards(low: Tensor, high: Tensor) -> Interval:
+        def backwards(low: Tensor, high: Tensor, _: None) -> Interval:
             tape, output, rows = self._taped(IntervalDomain(self.rounding), low, high)
             found = tape.rates(output, rows).reshape(self.outputs)
             return Interval(-found, found)
 
-        def forwards(low: Tensor, high: Tensor) -> Interval:
+        def forwards(low: Tensor, high: Tensor, _: None) -> Interval:
             ones = torch.ones(self.inputs, dtype=torch.float64)
             start = Dual(inner.box(low, high), inner.box(-ones, ones, first=self.symbols))
-            found = self._run(DualDomain(inner), start)
-            assert isinstance(found, Dual)
-            if found.tangent is None:
-                zero = torch.zeros(self.outputs, dtype=torch.float64)
-                return Interval(zero, zero)
-            assert isinstance(found.tangent, Zonotope)
-            return found.tangent.hull
+            tangent = self._run(DualDomain(inner), start).tangent
+            return (tangent or inner.constant(torch.zeros(self.outputs))).hull
 
         found = self._each(backwards, boxes)
         if 2 * self.symbols * self.widest <= _LARGEST:
             found = found.meet(self._each(forwards, boxes))
         return torch.maximum(found.upper, -found.lower)
 
-    def _run(self, domain: Domain, start: Value, *matrix: Tensor) -> Value:
+    def _run(self, domain: Domain[V], start: V) -> V:
         (found,) = self.graph.run(domain, [start], dtype=torch.float64, rounds_constants=True)
-        if not isinstance(found, Value):
-            found = domain.constant(found)
-        for differences in matrix:
-            found = domain.product(torch.nn.functional.linear, found, domain.constant(differences))
-        return found
+        return domain.constant(found) if isinstance(found, Tensor) else found
 
     def _each(self, run: Callable[..., Interval], boxes: Interval, differences: Tensor | None = None) -> Interval:
         """Run boxes side by side, as many at a time as memory allows."""
-        given = (boxes.lower, boxes.upper, *(() if differences is None else (differences,)))
         together = max(1, _AT_ONCE // (self.symbols * self.widest))
 
-        def ends(*arguments: Tensor) -> tuple[Tensor, Tensor]:
-            low, high, *matrix = arguments
-            found = run(low[None], high[None], *matrix)
+        def ends(low: Tensor, high: Tensor, matrix: Tensor | None) -> tuple[Tensor, Tensor]:
+            found = run(low[None], high[None], matrix)
             return found.lower[0], found.upper[0]
 
-        lower, upper = torch.vmap(ends, chunk_size=together)(*given)
+        axes = (0, 0, None if differences is None else 0)
+        lower, upper = torch.vmap(ends, axes, chunk_size=together)(boxes.lower, boxes.upper, differences)
         # what overflows on the way is not a number in the end, and can be anything
         return Interval(torch.where(lower.isnan(), -torch.inf, lower), torch.where(upper.isnan(), torch.inf, upper))
+
+
+def _differences(domain: Domain[V], outputs: V, matrix: Tensor | None) -> V:
+    """A matrix applied to the outputs, if there is one."""
+    if matrix is None:
+        return outputs
+    return domain.product(torch.nn.functional.linear, outputs, domain.constant(matrix))
 
 
 def own_type(model: nn.Module, precision: torch.dtype | None) -> torch.dtype:

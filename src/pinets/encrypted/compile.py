@@ -123,7 +123,7 @@ def _unit(value: int, shape: torch.Size) -> _Form:
     return _Form({value: _Lazy(lambda x: x, shape, shape)}, torch.zeros(shape, dtype=torch.float64))
 
 
-class _CircuitDomain(Domain):
+class _CircuitDomain(Domain[_Form]):
     """Runs a graph on affine forms; the product of two of them becomes a new value."""
 
     def __init__(self) -> None:
@@ -132,8 +132,7 @@ class _CircuitDomain(Domain):
     def constant(self, tensor: Tensor) -> _Form:
         return _Form({}, tensor.double())
 
-    def linear(self, function: Callable[..., Tensor], *values: Value) -> _Form:
-        forms = [value for value in values if isinstance(value, _Form)]
+    def linear(self, function: Callable[..., Tensor], *forms: _Form) -> _Form:
         constant = function(*(form.constant for form in forms))
         known = {value: lazy.into for form in forms for value, lazy in form.terms.items()}
         terms = {
@@ -141,9 +140,7 @@ class _CircuitDomain(Domain):
         }
         return self._as_factor(_Form({value: lazy for value, lazy in terms.items() if lazy.answer.any()}, constant))
 
-    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> _Form:
-        assert isinstance(left, _Form)
-        assert isinstance(right, _Form)
+    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: _Form, right: _Form) -> _Form:
         if not left.terms:
             return self.linear(lambda x: function(left.constant, x), right)
         if not right.terms:

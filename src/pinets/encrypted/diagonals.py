@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pinets.encrypted.backend import Plaintext, Vector
+from pinets.encrypted.backend import Ciphertext, Evaluator, Plaintext, Vector
 
 __all__ = ["Coefficients", "Diagonals", "Integers", "Layout", "Rotation", "baby_steps", "make_diagonals"]
 
@@ -83,6 +83,49 @@ class Diagonals:
                 for ciphertext, step in part:
                     found.setdefault(ciphertext, set()).add(step)
         return found
+
+    def apply(
+        self,
+        evaluator: Evaluator,
+        rotated: Callable[[int, int], Ciphertext],
+        level: int,
+        scale: float,
+        *,
+        result: int = 0,
+        keep: bool,
+    ) -> Ciphertext:
+        """One ciphertext of the result, not rescaled.
+
+        Args:
+            evaluator: Computes with ciphertexts.
+            rotated: Gives a ciphertext of the operand, rotated by a baby step.
+            level: The level of these ciphertexts.
+            scale: The scale of the diagonals.
+            result: The number of the ciphertext.
+            keep: Whether to keep encoded diagonals for the next operand.
+        """
+        total: Ciphertext | None = None
+        for number, part in reversed([*enumerate(self.sums[result])]):
+            if total is not None:
+                total = evaluator.rotate(total, self.giant)
+            for (operand, step), diagonal in part.items():
+                key = (result, number, operand, step)
+                plaintext = self.encoded.get(key)
+                if plaintext is None:
+                    plaintext = _encode(evaluator, diagonal, level, scale)
+                if keep:
+                    self.encoded[key] = plaintext
+                term = evaluator.multiply_plain(rotated(operand, step), plaintext)
+                total = term if total is None else evaluator.add(total, term)
+        for step in self.folds:
+            total = evaluator.add(evaluator.rotate(total, step), total)
+        return total
+
+
+def _encode(evaluator: Evaluator, diagonal: Vector, level: int, scale: float) -> Plaintext:
+    if not np.rint(diagonal * scale).any():
+        diagonal = np.full(len(diagonal), 1 / scale)  # SEAL refuses products with 0, which would be readable
+    return evaluator.encode(np.tile(diagonal, evaluator.parameters.slots // len(diagonal)), level, scale)
 
 
 def make_diagonals(source: Source, results: int, period: int, into: int, operands: int) -> Diagonals:

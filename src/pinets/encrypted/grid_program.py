@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from pinets.encrypted.backend import Ciphertext, Evaluator, Plaintext, Vector
+from pinets.encrypted.backend import Ciphertext, Evaluator
 from pinets.encrypted.circuit import Circuit
-from pinets.encrypted.diagonals import Diagonals, Rotation, baby_steps
+from pinets.encrypted.diagonals import Rotation, baby_steps
 from pinets.encrypted.grid import GridMap, grid_maps
 from pinets.encrypted.plan import GridLayout
 
@@ -79,35 +79,22 @@ class _Affine:
     number: int
     values: list[Ciphertext]
     level: int
-
-    def __post_init__(self) -> None:
-        self.rotated: dict[tuple[int, int], Ciphertext] = {}
-        self.mapped = self.program.maps[self.number]
+    rotated: dict[tuple[int, int], Ciphertext] = field(default_factory=dict)  # by operand and step
 
     def results(self, scale: float) -> list[Ciphertext]:
         """The results; rescaling gives them the scale."""
-        evaluator, slots = self.evaluator, self.program.slots
+        evaluator, program, mapped = self.evaluator, self.program, self.program.maps[self.number]
         weight_scale = scale * evaluator.prime(self.level) / evaluator.scale(self.values[0])
         out = []
-        for result, constant in enumerate(self.mapped.constant):
-            total = evaluator.rescale(self.linear(self.mapped.diagonals, result, weight_scale))
-            tiled = np.tile(constant, slots // len(constant))
+        for result, constant in enumerate(mapped.constant):
+            linear = mapped.diagonals.apply(
+                evaluator, self.rotation, self.level, weight_scale, result=result, keep=program.keep
+            )
+            total = evaluator.rescale(linear)
+            tiled = np.tile(constant, program.slots // len(constant))
             plaintext = evaluator.encode(tiled, self.level - 1, evaluator.scale(total))
             out.append(evaluator.add_plain(total, plaintext))
         return out
-
-    def linear(self, diagonals: Diagonals, result: int, scale: float) -> Ciphertext:
-        evaluator, total = self.evaluator, None
-        for giant in range(len(diagonals.sums[result]) - 1, -1, -1):
-            if total is not None:
-                total = evaluator.rotate(total, diagonals.giant)
-            for (operand, step), diagonal in diagonals.sums[result][giant].items():
-                plaintext = self.encoded((result, giant, operand, step), diagonal, scale)
-                term = evaluator.multiply_plain(self.rotation(operand, step), plaintext)
-                total = term if total is None else evaluator.add(total, term)
-        for step in diagonals.folds:
-            total = evaluator.add(evaluator.rotate(total, step), total)
-        return total
 
     def rotation(self, operand: int, step: int) -> Ciphertext:
         """A value rotated by a baby step."""
@@ -119,15 +106,3 @@ class _Affine:
                 way = self.program.steps[self.number][operand][step]
                 self.rotated[key] = self.evaluator.rotate(self.rotation(operand, way.start), way.step)
         return self.rotated[key]
-
-    def encoded(self, key: tuple[int, int, int, int], diagonal: Vector, scale: float) -> Plaintext:
-        kept = self.mapped.diagonals.encoded
-        if key in kept:
-            return kept[key]
-        if not np.rint(diagonal * scale).any():
-            diagonal = np.full(len(diagonal), 1 / scale)  # SEAL refuses products with 0, which would be readable
-        tiled = np.tile(diagonal, self.program.slots // len(diagonal))
-        plaintext = self.evaluator.encode(tiled, self.level, scale)
-        if self.program.keep:
-            kept[key] = plaintext
-        return plaintext

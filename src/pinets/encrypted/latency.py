@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from pinets.encrypted.backend import Ciphertext, Evaluator, Plaintext, Vector
+from pinets.encrypted.backend import Ciphertext, Evaluator, Vector
 from pinets.encrypted.circuit import Affine, Circuit, Leaf, Tree
+from pinets.encrypted.diagonals import Diagonals
 from pinets.encrypted.errors import PlanError
 from pinets.encrypted.plan import InputLayout
 from pinets.encrypted.stencil import matrix_of
@@ -87,19 +89,7 @@ def _leaves(tree: Tree) -> list[Leaf]:
     return [tree] if isinstance(tree, Leaf) else [*_leaves(tree.left), *_leaves(tree.right)]
 
 
-@dataclass(eq=False)
-class _Diagonals:
-    """A matrix as diagonals, by giant and baby step; each is multiplied with one rotation of the value."""
-
-    value: int
-    rows: int  # m
-    windows: int  # the number of partial sums of a row
-    baby: int
-    giants: list[dict[int, Vector]]
-    encoded: dict[tuple[int, int], Plaintext] = field(default_factory=dict)
-
-
-def _diagonals(matrix: Vector, value: int, rows: int, layout: InputLayout | None, slots: int) -> _Diagonals:
+def _diagonals(matrix: Vector, value: int, rows: int, layout: InputLayout | None, slots: int) -> Diagonals:
     """The diagonals of a matrix for the input (with its layout) or for a product (without one)."""
     if layout is None:
         period = power_of_two(matrix.shape[1])
@@ -112,24 +102,25 @@ def _diagonals(matrix: Vector, value: int, rows: int, layout: InputLayout | None
     padded = np.zeros((rows, period))
     padded[: matrix.shape[0], : matrix.shape[1]] = matrix
     baby = 1 << math.ceil(math.log2(rotations) / 2)
-    giants: list[dict[int, Vector]] = [{} for _ in range(math.ceil(rotations / baby))]
+    giants: list[dict[tuple[int, int], Vector]] = [{} for _ in range(math.ceil(rotations / baby))]
     for rotation in range(rotations):
         giant, step = divmod(rotation, baby)
         slot = (source - rotation) % slots  # meets the source after the rotation
         diagonal = np.zeros(slots)
         diagonal[slot] = padded[slot % rows, source % period]
         if diagonal.any():
-            giants[giant][step] = np.roll(diagonal, giant * baby)  # the giant rotation follows the product
+            giants[giant][value, step] = np.roll(diagonal, giant * baby)  # the giant rotation follows the product
     if not any(giants):
-        giants[0][0] = np.zeros(slots)
-    return _Diagonals(value, rows, windows, baby, giants)
+        giants[0][value, 0] = np.zeros(slots)
+    folds = tuple(rows << power for power in range(windows.bit_length() - 1))  # complete every row
+    return Diagonals(baby, [giants], folds)
 
 
 @dataclass(eq=False)
 class _Map:
     """An affine map: the diagonals for each value, and the constant for all slots."""
 
-    diagonals: list[_Diagonals]
+    diagonals: dict[int, Diagonals]
     constant: Vector
 
 
@@ -161,10 +152,10 @@ class LatencyProgram:
                 for value, matrix in factor.terms.items():
                     stacked = matrices.setdefault(value, np.zeros((height, matrix.shape[1])))
                     stacked[place] = matrix_of(matrix).numpy()
-            diagonals = [
-                _diagonals(matrix, value, height, self.layout if value == 0 else None, self.slots)
+            diagonals = {
+                value: _diagonals(matrix, value, height, self.layout if value == 0 else None, self.slots)
                 for value, matrix in matrices.items()
-            ]
+            }
             self._maps[key] = _Map(diagonals, np.tile(constant, self.slots // height))
         return self._maps[key]
 
@@ -217,35 +208,17 @@ class _Run:
 
     def affine(self, factors: tuple[Affine, ...], level: int, scale: float) -> Ciphertext:
         """The stacked factors at a level and a scale; they repeat with the height of the stack."""
-        mapped = self.program.map_of(factors)
+        evaluator, mapped = self.evaluator, self.program.map_of(factors)
         total: Ciphertext | None = None
-        for diagonals in mapped.diagonals:
-            part = self.matrix(diagonals, level + 1, scale)
-            total = part if total is None else self.evaluator.add(total, part)
-        assert total is not None
-        out = self.evaluator.rescale(total)
-        constant = self.evaluator.encode(mapped.constant, level, self.evaluator.scale(out))
-        return self.evaluator.add_plain(out, constant)
+        for value, diagonals in mapped.diagonals.items():
+            weight_scale = scale * evaluator.prime(level + 1) / evaluator.scale(self.values[value])
+            rotated = partial(self.rotation, level + 1)
+            part = diagonals.apply(evaluator, rotated, level + 1, weight_scale, keep=self.program.keep)
+            total = part if total is None else evaluator.add(total, part)
+        out = evaluator.rescale(total)
+        return evaluator.add_plain(out, evaluator.encode(mapped.constant, level, evaluator.scale(out)))
 
-    def matrix(self, diagonals: _Diagonals, level: int, scale: float) -> Ciphertext:
-        """A matrix times a value, not rescaled yet; rescaling will give it the given scale."""
-        evaluator, baby = self.evaluator, diagonals.baby
-        value = self.values[diagonals.value]
-        weight_scale = scale * evaluator.prime(level) / evaluator.scale(value)
-        out: Ciphertext | None = None
-        for giant in range(len(diagonals.giants) - 1, -1, -1):
-            if out is not None:
-                out = evaluator.rotate(out, baby)
-            for step, diagonal in diagonals.giants[giant].items():
-                plaintext = self.encoded(diagonals, giant, step, diagonal, level, weight_scale)
-                term = evaluator.multiply_plain(self.rotation(diagonals.value, step, level), plaintext)
-                out = term if out is None else evaluator.add(out, term)
-        assert out is not None
-        for step in range(diagonals.windows.bit_length() - 1):
-            out = evaluator.add(evaluator.rotate(out, diagonals.rows << step), out)
-        return out
-
-    def rotation(self, value: int, step: int, level: int) -> Ciphertext:
+    def rotation(self, level: int, value: int, step: int) -> Ciphertext:
         """A value rotated by a baby step, computed from the step before (one key serves all) or a higher level."""
         evaluator = self.evaluator
         known = self.rotated.setdefault((value, level), [evaluator.lower(self.values[value], level)])
@@ -260,15 +233,3 @@ class _Run:
             )
             known.append(evaluator.rotate(known[-1], 1) if higher is None else evaluator.lower(higher, level))
         return known[step]
-
-    def encoded(
-        self, diagonals: _Diagonals, giant: int, step: int, diagonal: Vector, level: int, scale: float
-    ) -> Plaintext:
-        if (giant, step) in diagonals.encoded:
-            return diagonals.encoded[giant, step]
-        if not np.rint(diagonal * scale).any():
-            diagonal = np.full(len(diagonal), 1 / scale)  # SEAL refuses products with 0, which would be readable
-        plaintext = self.evaluator.encode(diagonal, level, scale)
-        if self.program.keep:
-            diagonals.encoded[giant, step] = plaintext
-        return plaintext

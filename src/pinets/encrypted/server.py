@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pinets.encrypted.backend import TogetherEvaluator
 from pinets.encrypted.circuit import Circuit
 from pinets.encrypted.container import Container, naming
 from pinets.encrypted.errors import FileError, KeyMismatchError
@@ -18,7 +19,6 @@ from pinets.encrypted.packings import make_program
 from pinets.encrypted.plan import Plan, in_units
 from pinets.encrypted.seal import SealEvaluator, SealScheme, refusals
 from pinets.encrypted.throughput import ThroughputProgram
-from pinets.encrypted.together import TogetherEvaluator
 from pinets.encrypted.workers import fork_map, worker_count
 
 __all__ = ["EvaluationKeys", "Server", "key_file_bytes", "request_bytes", "split_inputs"]

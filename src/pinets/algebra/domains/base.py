@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,8 +17,8 @@ __all__ = [
     "Operation",
     "Refusal",
     "Signed",
+    "V",
     "Value",
-    "all_of",
     "depends_on_input",
     "in_one_argument",
 ]
@@ -36,15 +36,7 @@ class Value:
     """A quantity that depends on the input, in some domain; everything else in a graph is a constant."""
 
 
-Kind = TypeVar("Kind", bound=Value)
-
-
-def all_of(kind: type[Kind], values: Sequence[Value]) -> list[Kind]:
-    """The values, refused if one is of another domain."""
-    found = [value for value in values if isinstance(value, kind)]
-    if len(found) != len(values):
-        raise TypeError(f"values of another domain cannot be mixed with values of kind {kind.__name__}")
-    return found
+V = TypeVar("V", bound=Value)
 
 
 def in_one_argument(
@@ -54,22 +46,22 @@ def in_one_argument(
     return lambda x: function(*arguments[:position], x, *arguments[position + 1 :])
 
 
-class Domain(ABC):
-    """An algebra that a graph runs in."""
+class Domain(ABC, Generic[V]):
+    """An algebra that a graph runs in, with its own type of values."""
 
     @abstractmethod
-    def constant(self, tensor: Tensor) -> Value:
+    def constant(self, tensor: Tensor) -> V:
         """The value of a constant."""
 
     @abstractmethod
-    def linear(self, function: Callable[..., Tensor], *values: Value) -> Value:
+    def linear(self, function: Callable[..., Tensor], *values: V) -> V:
         """Apply a function that is linear in all its arguments together, without a constant term.
 
         No coefficient of the function is negative, unless it is :class:`Signed`.
         """
 
     @abstractmethod
-    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Value:
+    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: V, right: V) -> V:
         """Apply a function that is linear in each of its two arguments, with coefficients as in :meth:`linear`."""
 
     def refuse(self, operation: Operation, reason: str) -> Any:
@@ -77,7 +69,7 @@ class Domain(ABC):
         where = f" in {operation.path}" if operation.path else ""
         raise NotPolynomialError(f"{operation.name}{where} {reason}")
 
-    def guard(self, value: Value, reach: Callable[..., Tensor], *operands: Value) -> Value:
+    def guard(self, value: V, reach: Callable[..., Tensor], *operands: V) -> V:
         """Allow for overflow and underflow inside the operation of torch that gives the value.
 
         Args:
@@ -87,7 +79,7 @@ class Domain(ABC):
         """
         return value
 
-    def reciprocal(self, value: Value) -> Value | None:
+    def reciprocal(self, value: V) -> V | None:
         """One over a computed constant; None in domains that need the constant itself."""
         return None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from pinets.algebra.domains.base import Domain, Operation, Refusal, Value, all_of
+from pinets.algebra.domains.base import Domain, Operation, Refusal, Value
 from pinets.algebra.reasons import NOT_FINITE, UNKNOWN, UNTRACED
 
 __all__ = ["Degree", "DegreeDomain", "Violation", "each_once"]
@@ -60,7 +60,7 @@ class Degree(Value):
     zero: bool = False
 
 
-class DegreeDomain(Domain):
+class DegreeDomain(Domain[Degree]):
     """Linear maps keep the degree, products add degrees. Other operations are noted and treated as the identity.
 
     A product with parameters that are all zero vanishes, so a block with a scale of zero does not count.
@@ -74,12 +74,11 @@ class DegreeDomain(Domain):
             raise Refusal(NOT_FINITE)
         return Degree(0, zero=not bool(tensor.any()))
 
-    def linear(self, function: Callable[..., Tensor], *values: Value) -> Degree:
-        present = [value for value in all_of(Degree, values) if not value.zero]
+    def linear(self, function: Callable[..., Tensor], *values: Degree) -> Degree:
+        present = [value for value in values if not value.zero]
         return Degree(max(value.degree for value in present)) if present else Degree(0, zero=True)
 
-    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Degree:
-        left, right = all_of(Degree, (left, right))
+    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Degree, right: Degree) -> Degree:
         if left.zero or right.zero:
             return Degree(0, zero=True)
         return Degree(left.degree + right.degree)

@@ -14,7 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value, all_of, in_one_argument
+from pinets.algebra.domains.base import Domain, Value, in_one_argument
 
 __all__ = ["Dense", "DenseDomain", "Pending", "monomials_of", "symmetrize"]
 
@@ -48,7 +48,7 @@ class Dense(Value):
         return {*self.coefficients, *self.pending, *self.lost}
 
 
-class DenseDomain(Domain):
+class DenseDomain(Domain[Dense]):
     """Run a graph on coefficient tensors.
 
     Args:
@@ -63,40 +63,38 @@ class DenseDomain(Domain):
     def constant(self, tensor: Tensor) -> Dense:
         return Dense.of({0: tensor[None]})
 
-    def linear(self, function: Callable[..., Tensor], *values: Value) -> Dense:
-        operands = all_of(Dense, values)
-        zeros = [value.zero for value in operands]
+    def linear(self, function: Callable[..., Tensor], *values: Dense) -> Dense:
+        zeros = [value.zero for value in values]
         out: dict[int, Tensor] = {}
-        for degree in sorted(set().union(*(value.coefficients for value in operands))):
+        for degree in sorted(set().union(*(value.coefficients for value in values))):
             size = self.features**degree
             pieces = [
                 value.coefficients[degree]
                 if degree in value.coefficients
                 else value.zero.expand(size, *value.zero.shape)
-                for value in operands
+                for value in values
             ]
             out[degree] = torch.vmap(function)(*pieces)
         pending: dict[int, list[Pending]] = {}
-        for position, value in enumerate(operands):
+        for position, value in enumerate(values):
             for degree, terms in value.pending.items():
                 alone = in_one_argument(function, zeros, position)
                 mapped = [replace(term, function=_after(alone, term.function)) for term in terms]
                 pending.setdefault(degree, []).extend(mapped)
-        return Dense(out, function(*zeros), pending, frozenset().union(*(value.lost for value in operands)))
+        return Dense(out, function(*zeros), pending, frozenset().union(*(value.lost for value in values)))
 
-    def product(self, function: Bilinear, left: Value, right: Value) -> Dense:
-        a, b = all_of(Dense, (left, right))
-        zero = function(a.zero, b.zero)
+    def product(self, function: Bilinear, left: Dense, right: Dense) -> Dense:
+        zero = function(left.zero, right.zero)
         out: dict[int, Tensor] = {}
         pending: dict[int, list[Pending]] = {}
         lost = {
             i + j
-            for i in a.degrees
-            for j in b.degrees
-            if i in a.lost or j in b.lost or (i in a.pending and j > 0) or (j in b.pending and i > 0)
+            for i in left.degrees
+            for j in right.degrees
+            if i in left.lost or j in right.lost or (i in left.pending and j > 0) or (j in right.pending and i > 0)
         }
-        for i, x in a.coefficients.items():
-            for j, y in b.coefficients.items():
+        for i, x in left.coefficients.items():
+            for j, y in right.coefficients.items():
                 if len(x) * len(y) * zero.numel() <= self.limit:
                     term = torch.vmap(torch.vmap(function, (None, 0)), (0, None))(x, y).reshape(-1, *zero.shape)
                     out[i + j] = out[i + j] + term if i + j in out else term
@@ -106,7 +104,7 @@ class DenseDomain(Domain):
                     pending.setdefault(i + j, []).append(Pending(lambda one, more: function(more, one), y, x))
                 else:
                     lost.add(i + j)
-        for value, factor, times in ((a, b, function), (b, a, lambda x, y: function(y, x))):
+        for value, factor, times in ((left, right, function), (right, left, lambda x, y: function(y, x))):
             if 0 in factor.coefficients:  # a constant keeps products pending
                 scaled = self.linear(partial(_times, times, factor.coefficients[0][0]), replace(value, coefficients={}))
                 for degree, terms in scaled.pending.items():

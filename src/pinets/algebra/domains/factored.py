@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value, all_of, in_one_argument
+from pinets.algebra.domains.base import Domain, Value, in_one_argument
 
 __all__ = ["Factored", "FactoredDomain", "TooManyTermsError"]
 
@@ -32,7 +32,7 @@ class Factored(Value):
     zero: Tensor
 
 
-class FactoredDomain(Domain):
+class FactoredDomain(Domain[Factored]):
     """Run a graph on sums of products of linear forms, for inputs of a shape, with at most so many numbers a tensor."""
 
     def __init__(self, shape: torch.Size, limit: int) -> None:
@@ -48,22 +48,20 @@ class FactoredDomain(Domain):
         no_forms = torch.zeros(1, 0, self.shape.numel(), dtype=torch.float64)
         return Factored({0: (no_forms, tensor[None])}, torch.zeros_like(tensor))
 
-    def linear(self, function: Callable[..., Tensor], *values: Value) -> Factored:
-        operands = all_of(Factored, values)
-        zeros = [value.zero for value in operands]
+    def linear(self, function: Callable[..., Tensor], *values: Factored) -> Factored:
+        zeros = [value.zero for value in values]
         found: dict[int, list[tuple[Tensor, Tensor]]] = {}
-        for position, value in enumerate(operands):
+        for position, value in enumerate(values):
             alone = in_one_argument(function, zeros, position)
             for degree, (forms, weights) in value.terms.items():
                 found.setdefault(degree, []).append((forms, torch.vmap(alone)(weights)))
         return self._collected(found, function(*zeros))
 
-    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Factored:
-        a, b = all_of(Factored, (left, right))
-        zero = function(a.zero, b.zero)
+    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Factored, right: Factored) -> Factored:
+        zero = function(left.zero, right.zero)
         found: dict[int, list[tuple[Tensor, Tensor]]] = {}
-        for i, (x, v) in a.terms.items():
-            for j, (y, w) in b.terms.items():
+        for i, (x, v) in left.terms.items():
+            for j, (y, w) in right.terms.items():
                 if len(v) * len(w) * zero.numel() > self.limit:
                     raise TooManyTermsError
                 weights = torch.vmap(torch.vmap(function, (None, 0)), (0, None))(v, w)

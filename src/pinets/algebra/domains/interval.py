@@ -9,11 +9,11 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Signed, Value, all_of
+from pinets.algebra.domains.base import Domain, Signed, Value
 from pinets.algebra.domains.footprint import Footprint, count_terms, footprints, magnitude_of
 from pinets.algebra.domains.rounding import Rounding
 
-__all__ = ["Interval", "IntervalDomain", "invert_interval", "map_interval", "multiply_intervals"]
+__all__ = ["Interval", "IntervalDomain", "count_products", "invert_interval", "map_interval"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Interval(Value):
         return Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
 
 
-class IntervalDomain(Domain):
+class IntervalDomain(Domain[Interval]):
     """Run a graph on intervals; without a rounding, errors of operations are left out, and any precision will do."""
 
     def __init__(self, rounding: Rounding | None) -> None:
@@ -64,29 +64,40 @@ class IntervalDomain(Domain):
         value = tensor if self.rounding is None else tensor.double()
         return Interval(value, value)
 
-    def linear(self, function: Callable[..., Tensor], *values: Value) -> Interval:
-        operands = all_of(Interval, values)
+    def linear(self, function: Callable[..., Tensor], *values: Interval) -> Interval:
         if self.rounding is None:
             magnitude = magnitude_of(function)
-            middle, radius = function(*(x.middle for x in operands)), magnitude(*(x.radius for x in operands))
+            middle, radius = function(*(x.middle for x in values)), magnitude(*(x.radius for x in values))
             return Interval(middle - radius, middle + radius)
-        uses = footprints(function, [value.lower for value in operands])
-        return map_interval(function, operands, uses, self.rounding)
+        uses = footprints(function, [value.lower for value in values])
+        return map_interval(function, values, uses, self.rounding)
 
-    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Interval:
-        x, y = all_of(Interval, (left, right))
-        return multiply_intervals(function, x, y, self.rounding)
+    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Interval, right: Interval) -> Interval:
+        """The values of a function of two intervals that is linear in each: exactly for elementwise products."""
+        if function is torch.mul:
+            corners = [a * b for a in (left.lower, left.upper) for b in (right.lower, right.upper)]
+            low, high = reduce(torch.minimum, corners), reduce(torch.maximum, corners)
+            if left is right:
+                low = torch.where((left.lower <= 0) & (left.upper >= 0), 0.0, torch.minimum(corners[0], corners[3]))
+            slack = 0.0 if self.rounding is None else self.rounding.slack(1, left.size * right.size)
+            return Interval(low - slack, high + slack)
+        magnitude = magnitude_of(function)
+        middle, radius = function(left.middle, right.middle), magnitude(left.radius, right.size)
+        if right.lower is not right.upper:  # else a constant
+            radius = radius + magnitude(left.middle.abs(), right.radius)
+        if self.rounding is not None:
+            count = count_products(function, left.lower, right.lower)
+            radius = radius + self.rounding.slack(count, magnitude(left.size, right.size))
+        return Interval(middle - radius, middle + radius)
 
-    def guard(self, value: Value, reach: Callable[..., Tensor], *operands: Value) -> Interval:
-        (found,), given = all_of(Interval, [value]), all_of(Interval, operands)
+    def guard(self, value: Interval, reach: Callable[..., Tensor], *operands: Interval) -> Interval:
         if self.rounding is None:
-            return found
-        stray = self.rounding.stray(reach(*(operand.size for operand in given)))
-        return Interval(found.lower - stray, found.upper + stray)
+            return value
+        stray = self.rounding.stray(reach(*(operand.size for operand in operands)))
+        return Interval(value.lower - stray, value.upper + stray)
 
-    def reciprocal(self, value: Value) -> Interval | None:
-        (found,) = all_of(Interval, [value])
-        return None if self.rounding is None else invert_interval(found, self.rounding)
+    def reciprocal(self, value: Interval) -> Interval | None:
+        return None if self.rounding is None else invert_interval(value, self.rounding)
 
 
 def invert_interval(value: Interval, rounding: Rounding) -> Interval:
@@ -110,27 +121,6 @@ def map_interval(
     middle = function(*(value.middle for value in operands))
     size = magnitude(*(value.size for value in operands))
     radius = magnitude(*(value.radius for value in operands)) + rounding.slack(count, size)
-    return Interval(middle - radius, middle + radius)
-
-
-def multiply_intervals(
-    function: Callable[[Tensor, Tensor], Tensor], x: Interval, y: Interval, rounding: Rounding | None
-) -> Interval:
-    """The values of a function of two intervals that is linear in each: exactly for elementwise products."""
-    if function is torch.mul:
-        corners = [x.lower * y.lower, x.lower * y.upper, x.upper * y.lower, x.upper * y.upper]
-        low, high = reduce(torch.minimum, corners), reduce(torch.maximum, corners)
-        if x is y:
-            low = torch.where((x.lower <= 0) & (x.upper >= 0), 0.0, torch.minimum(corners[0], corners[3]))
-        slack = 0.0 if rounding is None else rounding.slack(1, x.size * y.size)
-        return Interval(low - slack, high + slack)
-    magnitude = magnitude_of(function)
-    middle, radius = function(x.middle, y.middle), magnitude(x.radius, y.size)
-    if y.lower is not y.upper:  # else a constant
-        radius = radius + magnitude(x.middle.abs(), y.radius)
-    if rounding is not None:
-        count = count_products(function, x.lower, y.lower)
-        radius = radius + rounding.slack(count, magnitude(x.size, y.size))
     return Interval(middle - radius, middle + radius)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value, all_of
+from pinets.algebra.domains.base import Domain, Value
 
 __all__ = ["Leading", "LeadingDomain"]
 
@@ -33,7 +33,7 @@ class Leading(Value):
         return not bool(self.form.any())
 
 
-class LeadingDomain(Domain):
+class LeadingDomain(Domain[Leading]):
     """Keep of every value only its terms of highest degree.
 
     Where these cancel, the value's true degree is lower than the structure allows: :attr:`cancelled` says so, and
@@ -46,11 +46,10 @@ class LeadingDomain(Domain):
     def constant(self, tensor: Tensor) -> Leading:
         return Leading(0, tensor)
 
-    def linear(self, function: Callable[..., Tensor], *values: Value) -> Leading:
-        forms = all_of(Leading, values)
-        present = [form for form in forms if not form.zero]
+    def linear(self, function: Callable[..., Tensor], *values: Leading) -> Leading:
+        present = [form for form in values if not form.zero]
         if not present:
-            return Leading(0, function(*(form.form for form in forms)))
+            return Leading(0, function(*(form.form for form in values)))
         degree = max(form.degree for form in present)
         highest = [form for form in present if form.degree == degree]
         exponent = max(form.exponent for form in highest)
@@ -59,15 +58,14 @@ class LeadingDomain(Domain):
                 torch.ldexp(form.form, torch.tensor(form.exponent - exponent))
                 if form.degree == degree
                 else form.form * 0  # NaN remains
-                for form in forms
+                for form in values
             )
         )
         if degree > 0 and not bool(out.any()):
             self.cancelled = True
         return Leading.scaled(degree, out, exponent)
 
-    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Leading:
-        left, right = all_of(Leading, (left, right))
+    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Leading, right: Leading) -> Leading:
         out = function(left.form, right.form)
         if left.zero or right.zero:
             return Leading(0, out)

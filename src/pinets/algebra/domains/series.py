@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value, all_of
+from pinets.algebra.domains.base import Domain, Value
 
 __all__ = ["Series", "SeriesDomain"]
 
@@ -28,7 +28,7 @@ class Series(Value):
         return self.coefficients.get(degree, self.zero)
 
 
-class SeriesDomain(Domain):
+class SeriesDomain(Domain[Series]):
     """Run a graph on power series in t, exact up to the degree given (and wholly so if nothing exceeds it)."""
 
     def __init__(self, max_degree: int) -> None:
@@ -37,18 +37,16 @@ class SeriesDomain(Domain):
     def constant(self, tensor: Tensor) -> Series:
         return Series.of({0: tensor})
 
-    def linear(self, function: Callable[..., Tensor], *values: Value) -> Series:
-        series = all_of(Series, values)
-        degrees = sorted(set().union(*(value.coefficients for value in series)))
-        out = {degree: function(*(value[degree] for value in series)) for degree in degrees}
-        return Series.of(out) if out else Series({}, function(*(value.zero for value in series)))
+    def linear(self, function: Callable[..., Tensor], *values: Series) -> Series:
+        degrees = sorted(set().union(*(value.coefficients for value in values)))
+        out = {degree: function(*(value[degree] for value in values)) for degree in degrees}
+        return Series.of(out) if out else Series({}, function(*(value.zero for value in values)))
 
-    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Series:
-        a, b = all_of(Series, (left, right))
+    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Series, right: Series) -> Series:
         out: dict[int, Tensor] = {}
-        for i, x in a.coefficients.items():
-            for j, y in b.coefficients.items():
+        for i, x in left.coefficients.items():
+            for j, y in right.coefficients.items():
                 if i + j <= self.max_degree:
                     term = function(x, y)
                     out[i + j] = out[i + j] + term if i + j in out else term
-        return Series.of(out) if out else Series({}, function(a.zero, b.zero))  # zero, or all beyond the degree
+        return Series.of(out) if out else Series({}, function(left.zero, right.zero))  # zero, or all beyond the degree

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value, all_of, in_one_argument
+from pinets.algebra.domains.base import Domain, Value, in_one_argument
 from pinets.algebra.domains.footprint import count_terms, footprints, magnitude_of
 from pinets.algebra.domains.interval import Interval, IntervalDomain, count_products
 from pinets.algebra.domains.rounding import OURS
@@ -100,7 +101,7 @@ class _Record:
         return parts, constant - spread, constant + spread
 
 
-class TapeDomain(Domain):
+class TapeDomain(Domain[Taped]):
     """Run a graph in another domain and remember the operations.
 
     Args:
@@ -109,7 +110,8 @@ class TapeDomain(Domain):
     """
 
     def __init__(self, inner: IntervalDomain | ZonotopeDomain, *, sharpens: bool = True) -> None:
-        self.inner, self.rounding, self.sharpens = inner, inner.rounding, sharpens
+        self.inner: Any = inner  # its values are intervals or zonotopes, one kind in a run
+        self.rounding, self.sharpens = inner.rounding, sharpens
         self._records: list[_Record] = []
         self._sharp: dict[int, Interval] = {}
 
@@ -121,44 +123,40 @@ class TapeDomain(Domain):
     def constant(self, tensor: Tensor) -> Taped:
         return Taped(self.inner.constant(tensor))
 
-    def linear(self, function: Callable[..., Tensor], *values: Value) -> Taped:
-        operands = all_of(Taped, values)
-        result = self.inner.linear(function, *(operand.inner for operand in operands))
+    def linear(self, function: Callable[..., Tensor], *values: Taped) -> Taped:
+        result = self.inner.linear(function, *(operand.inner for operand in values))
         if self.rounding is None:
-            return self._remember(result, operands, function)
-        at = [operand.hull.lower for operand in operands]
+            return self._remember(result, values, function)
+        at = [operand.hull.lower for operand in values]
         uses = footprints(function, at)
         count, picks = count_terms(function, uses, at), all(use.picks for use in uses)
-        size = magnitude_of(function)(*(operand.hull.size for operand in operands))
+        size = magnitude_of(function)(*(operand.hull.size for operand in values))
         error = self.rounding.slack(count, size) if count else torch.zeros_like(size)
-        sums = 0 if picks and sum(operand.varies for operand in operands) <= 1 else 1
-        return self._remember(result, operands, function, error=error, size=size, sums=sums)
+        sums = 0 if picks and sum(operand.varies for operand in values) <= 1 else 1
+        return self._remember(result, values, function, error=error, size=size, sums=sums)
 
-    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Taped:
-        operands = all_of(Taped, (left, right))
-        if self.sharpens and all(operand.varies for operand in operands):
-            operands = [self._sharpened(operand) for operand in operands]
-        x, y = operands
+    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Taped, right: Taped) -> Taped:
+        x, y = left, right
+        if self.sharpens and x.varies and y.varies:
+            x, y = self._sharpened(x), self._sharpened(y)
         result = self.inner.product(function, x.inner, y.inner)
         if self.rounding is None:
-            return self._remember(result, operands, function, multiplies=True)
+            return self._remember(result, [x, y], function, multiplies=True)
         size = magnitude_of(function)(x.hull.size, y.hull.size)
         error = self.rounding.slack(count_products(function, x.hull.lower, y.hull.lower), size)
         sums = 2 if x.varies and y.varies else int(function is not torch.mul)
-        return self._remember(result, operands, function, multiplies=True, error=error, size=size, sums=sums)
+        return self._remember(result, [x, y], function, multiplies=True, error=error, size=size, sums=sums)
 
-    def guard(self, value: Value, reach: Callable[..., Tensor], *operands: Value) -> Taped:
-        (found,), given = all_of(Taped, [value]), all_of(Taped, operands)
+    def guard(self, value: Taped, reach: Callable[..., Tensor], *operands: Taped) -> Taped:
         if self.rounding is None:
-            return found
-        result = self.inner.guard(found.inner, reach, *(operand.inner for operand in given))
-        stray = self.rounding.stray(reach(*(operand.hull.size for operand in given)))
-        error = stray.expand(found.hull.lower.shape)
-        return self._remember(result, [found], lambda x: x, error=error, size=found.hull.size)
+            return value
+        result = self.inner.guard(value.inner, reach, *(operand.inner for operand in operands))
+        stray = self.rounding.stray(reach(*(operand.hull.size for operand in operands)))
+        error = stray.expand(value.hull.lower.shape)
+        return self._remember(result, [value], lambda x: x, error=error, size=value.hull.size)
 
-    def reciprocal(self, value: Value) -> Taped | None:
-        (found,) = all_of(Taped, [value])
-        inverse = self.inner.reciprocal(found.inner)  # its interval holds all that is unknown about it
+    def reciprocal(self, value: Taped) -> Taped | None:
+        inverse = self.inner.reciprocal(value.inner)  # its interval holds all that is unknown about it
         return None if inverse is None else Taped(inverse)
 
     def errors(self, output: Taped, rows: Tensor) -> Tensor:

@@ -21,9 +21,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from pinets.algebra.domains.base import Domain, Value, all_of, in_one_argument
+from pinets.algebra.domains.base import Domain, Value, in_one_argument
 from pinets.algebra.domains.footprint import Footprint, count_terms, footprints, magnitude_of
-from pinets.algebra.domains.interval import Interval, count_products, invert_interval, map_interval, multiply_intervals
+from pinets.algebra.domains.interval import Interval, IntervalDomain, count_products, invert_interval, map_interval
 from pinets.algebra.domains.norms import largest_sum_of_squares
 from pinets.algebra.domains.rounding import OURS, Rounding
 
@@ -114,11 +114,12 @@ class Zonotope(Value):
         )
 
 
-class ZonotopeDomain(Domain):
+class ZonotopeDomain(Domain[Zonotope]):
     """Run a graph on zonotopes with so many symbols."""
 
     def __init__(self, rounding: Rounding, symbols: int) -> None:
         self.rounding, self.symbols = rounding, symbols
+        self.plain = IntervalDomain(rounding)
 
     def box(self, lower: Tensor, upper: Tensor, first: int = 0) -> Zonotope:
         """All between two tensors, each element with a symbol of its own, from number ``first`` on."""
@@ -135,14 +136,13 @@ class ZonotopeDomain(Domain):
         zero = torch.zeros_like(value)
         return Zonotope(value, None, (), zero, zero, zero, Interval(value, value))
 
-    def linear(self, function: Callable[..., Tensor], *values: Value) -> Zonotope:
-        operands = all_of(Zonotope, values)
+    def linear(self, function: Callable[..., Tensor], *values: Zonotope) -> Zonotope:
         magnitude = magnitude_of(function)
-        uses = footprints(function, [value.center for value in operands])
-        hull = map_interval(function, [value.hull for value in operands], uses, self.rounding)
-        count = count_terms(function, uses, [value.center for value in operands])
-        center = function(*(value.center for value in operands))
-        operands = [_slim(value, center) for value in operands]
+        uses = footprints(function, [value.center for value in values])
+        hull = map_interval(function, [value.hull for value in values], uses, self.rounding)
+        count = count_terms(function, uses, [value.center for value in values])
+        center = function(*(value.center for value in values))
+        operands = [_slim(value, center) for value in values]
         noise, error, rest = (
             magnitude(*(getattr(value, part) for value in operands)) for part in ("noise", "error", "rest")
         )
@@ -153,105 +153,73 @@ class ZonotopeDomain(Domain):
         found = Zonotope(center, _push(function, operands), products, noise, error, rest, hull)
         return self._known(found, sums=not all(use.picks for use in uses))
 
-    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Value, right: Value) -> Zonotope:
-        x, y = all_of(Zonotope, (left, right))
-        hull = multiply_intervals(function, x.hull, y.hull, self.rounding)
-        count, size = count_products(function, x.center, y.center), magnitude_of(function)(x.size, y.size)
-        fresh, ours = self.rounding.slack(count, size), self._ours(count, size)
-        if function is torch.mul:
-            shape = torch.broadcast_shapes(x.center.shape, y.center.shape)
-            x, y = (_slim(value.expand(shape), hull.lower) for value in (x, y))
-            return self._multiply(x, y, hull, fresh, ours)
-        return self._bilinear(function, x, y, hull, fresh, ours)
-
-    def guard(self, value: Value, reach: Callable[..., Tensor], *operands: Value) -> Zonotope:
-        (found,), given = all_of(Zonotope, [value]), all_of(Zonotope, operands)
-        stray = self.rounding.stray(reach(*(operand.hull.size for operand in given))).expand(found.center.shape)
-        hull = Interval(found.hull.lower - stray, found.hull.upper + stray)
-        return replace(found, error=found.error + stray, hull=hull)
-
-    def reciprocal(self, value: Value) -> Zonotope:
-        (found,) = all_of(Zonotope, [value])
-        hull = invert_interval(found.hull, self.rounding)
-        zero = torch.zeros_like(hull.lower)
-        return Zonotope(hull.middle, None, (), hull.radius, zero, zero, hull)
-
-    def _multiply(self, x: Zonotope, y: Zonotope, hull: Interval, fresh: Tensor, ours: Tensor) -> Zonotope:
+    def product(self, function: Callable[[Tensor, Tensor], Tensor], left: Zonotope, right: Zonotope) -> Zonotope:
         r"""With :math:`x = c_x + g_x + q_x + \theta_x` and the same for y, and :math:`d_y = y - c_y`:
 
         .. math:: xy = c_x c_y + (c_x g_y + c_y g_x) + (c_x q_y + c_y q_x + g_x g_y) + q_x d_y + g_x q_y + \theta_x y
             + (c_x + g_x) \theta_y
+
+        A matrix product or a convolution sums such products up at once, and :math:`g_x g_y` becomes noise.
         """
-        size_y, far_y, linear_x = y.hull.size, y.deviation, x.center.abs() + x.reach
-        generators = _sum(
-            None if x.generators is None else x.generators * y.center,
-            None if y.generators is None else y.generators * x.center,
+        elementwise, magnitude = function is torch.mul, magnitude_of(function)
+        hull = self.plain.product(function, left.hull, right.hull)
+        count, size = count_products(function, left.center, right.center), magnitude(left.size, right.size)
+        if elementwise:
+            left, right = left.expand(hull.lower.shape), right.expand(hull.lower.shape)
+        x, y = _slim(left, hull.lower), _slim(right, hull.lower)
+        of_left, of_right, size_left, size_right = (
+            times if elementwise else torch.vmap(times, axes)  # an elementwise product broadcasts
+            for times in (function, magnitude)
+            for axes in ((0, None), (None, 0))
         )
+        generators = _sum(
+            None if x.generators is None else of_left(x.generators, y.center),
+            None if y.generators is None else of_right(x.center, y.generators),
+        )
+        linear_x, size_y, far_y = x.center.abs() + x.reach, y.hull.size, y.deviation
         products = [
-            Products(part.forms, part.exact * y.center, part.loose * size_y + part.exact.abs() * far_y, part.own)
+            Products(
+                part.forms,
+                of_left(part.exact, y.center),
+                size_left(part.loose, size_y) + size_left(part.exact.abs(), far_y),
+                part.own and elementwise,
+            )
             for part in x.products
         ]
         for part in y.products:
-            products.append(Products(part.forms, part.exact * x.center, part.loose * linear_x, part.own))
-            products += _third_order(part, x)
-        noise, error = (getattr(x, part) * size_y + linear_x * getattr(y, part) for part in ("noise", "error"))
-        rest = x.rest * size_y + linear_x * y.rest
-        if x.generators is not None and y.generators is not None:
-            count = x.center.numel()
-            if count * count <= LARGEST_PRODUCTS:
-                forms = Forms(x.generators.reshape(self.symbols, -1), y.generators.reshape(self.symbols, -1))
-                exact = torch.eye(count, dtype=torch.float64).reshape(count, *x.center.shape)
-                products.append(Products(forms, exact, torch.zeros_like(exact), own=True))
-                rest = rest + x.reach * y.reach
+            own = part.own and elementwise
+            loose = size_right(linear_x, part.loose)
+            if own and x.generators is not None:
+                products += _third_order(part, x.generators)
             else:
-                noise = noise + x.reach * y.reach
-        center = x.center * y.center
-        found = Zonotope(center, generators, _merged(products), noise + ours, error + fresh, rest, hull)
-        return self._known(found, sums=False)
-
-    def _bilinear(
-        self,
-        function: Callable[[Tensor, Tensor], Tensor],
-        x: Zonotope,
-        y: Zonotope,
-        hull: Interval,
-        fresh: Tensor,
-        ours: Tensor,
-    ) -> Zonotope:
-        """As :meth:`_multiply` for matrix products and convolutions, which sum products up at once."""
-        magnitude = magnitude_of(function)
-        center = function(x.center, y.center)
-        x, y = _slim(x, center), _slim(y, center)
-        generators = _sum(
-            None if x.generators is None else torch.vmap(function, (0, None))(x.generators, y.center),
-            None if y.generators is None else torch.vmap(function, (None, 0))(x.center, y.generators),
-        )
-        linear_x, size_y, far_y = x.center.abs() + x.reach, y.hull.size, y.deviation
+                loose = loose + size_right(x.reach, part.exact.abs())
+            products.append(Products(part.forms, of_right(x.center, part.exact), loose, own))
         noise, error, rest = (
             magnitude(getattr(x, part), size_y) + magnitude(linear_x, getattr(y, part))
             for part in ("noise", "error", "rest")
         )
         if x.generators is not None and y.generators is not None:
-            noise = noise + magnitude(x.reach, y.reach)
-        first, second = torch.vmap(magnitude, (0, None)), torch.vmap(magnitude, (None, 0))
-        products = [
-            Products(
-                part.forms,
-                torch.vmap(function, (0, None))(part.exact, y.center),
-                first(part.loose, size_y) + first(part.exact.abs(), far_y),
-            )
-            for part in x.products
-        ]
-        products += [
-            Products(
-                part.forms,
-                torch.vmap(function, (None, 0))(x.center, part.exact),
-                second(linear_x, part.loose) + second(x.reach, part.exact.abs()),
-            )
-            for part in y.products
-        ]
-        found = Zonotope(center, generators, _merged(products), noise + ours, error + fresh, rest, hull)
-        return self._known(found, sums=True)
+            elements, both = x.center.numel(), magnitude(x.reach, y.reach)
+            if elementwise and elements**2 <= LARGEST_PRODUCTS:
+                forms = Forms(x.generators.reshape(self.symbols, -1), y.generators.reshape(self.symbols, -1))
+                exact = torch.eye(elements, dtype=torch.float64).reshape(elements, *x.center.shape)
+                products.append(Products(forms, exact, torch.zeros_like(exact), own=True))
+                rest = rest + both
+            else:
+                noise = noise + both
+        noise, error = noise + self._ours(count, size), error + self.rounding.slack(count, size)
+        found = Zonotope(function(x.center, y.center), generators, _merged(products), noise, error, rest, hull)
+        return self._known(found, sums=not elementwise)
+
+    def guard(self, value: Zonotope, reach: Callable[..., Tensor], *operands: Zonotope) -> Zonotope:
+        stray = self.rounding.stray(reach(*(operand.hull.size for operand in operands))).expand(value.center.shape)
+        hull = Interval(value.hull.lower - stray, value.hull.upper + stray)
+        return replace(value, error=value.error + stray, hull=hull)
+
+    def reciprocal(self, value: Zonotope) -> Zonotope:
+        hull = invert_interval(value.hull, self.rounding)
+        zero = torch.zeros_like(hull.lower)
+        return Zonotope(hull.middle, None, (), hull.radius, zero, zero, hull)
 
     def _known(self, loose: Zonotope, *, sums: bool) -> Zonotope:
         """The value, with its own bounds taken into its hull; after a sum, its products are weighed together."""
@@ -267,18 +235,15 @@ class ZonotopeDomain(Domain):
         return OURS.slack(count + self.symbols + _SUMMED, size)
 
 
-def _third_order(part: Products, x: Zonotope) -> list[Products]:
-    """Products times the linear part of a factor: of three forms, one is as large as it gets.
+def _third_order(part: Products, generators: Tensor) -> list[Products]:
+    """Products, one for each element, times the linear part of a factor: of three forms, one is as large as it gets.
 
-    Which one is open. A third of each choice is better than one choice, because more forms share the weight; but it
-    takes a product for every choice, and is done only where that is one for each element.
+    Which one is open. A third of each choice is better than one choice, because more forms share the weight.
     """
     size = part.exact.abs()
-    if not part.own or x.generators is None:
-        return [Products(part.forms, torch.zeros_like(size), size * x.reach, part.own)]
-    factor = x.generators.reshape(len(x.generators), -1)
+    factor = generators.reshape(len(generators), -1)
     left, right = part.forms.left, part.forms.right
-    shape = (-1, *(1,) * x.center.ndim)
+    shape = (-1, *(1,) * (size.ndim - 1))
     nothing = torch.zeros_like(size)
     return [
         Products(part.forms, nothing, size * factor.abs().sum(0).reshape(shape) / 3, own=True),

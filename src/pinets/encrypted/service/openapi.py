@@ -31,9 +31,62 @@ _REASONS = {
 
 def describe(plan: Plan, *, needs_token: bool) -> dict[str, Any]:
     """The description of a service with this plan."""
-    secured: dict[str, Any] = {"security": [{"token": []}]} if needs_token else {}
-    numbers = {"type": "integer", "minimum": 0}
-    keys = _object(id={"type": "string"}, keys={"type": "string"}, expires_in_seconds={"type": "number"})
+    numbers, text = {"type": "integer", "minimum": 0}, {"type": "string"}
+    limits = _object(inputs=numbers, key_bytes=numbers, request_bytes=numbers)
+    state = _object(workers=numbers, waiting=numbers)
+    told = _object(
+        identity=text,
+        plan={"type": "object"},
+        preparation={"type": "object"},
+        needs_token={"type": "boolean"},
+        limits=limits,
+    )
+    keys = _object(id=text, keys=text, expires_in_seconds={"type": "number"})
+    key_id = {"name": "id", "in": "path", "required": True, "schema": {**text, "minLength": 1}}
+    outputs = {
+        "description": "The encrypted outputs, one container for each input, as they are ready.",
+        "content": {"application/octet-stream": {}},
+    }
+
+    def secured(summary: str, answers: dict[str, Any], *errors: int, **more: Any) -> dict[str, Any]:
+        """A route that wants the token, if there is one."""
+        token: dict[str, Any] = {"security": [{"token": []}]} if needs_token else {}
+        refused = _errors(*errors, *([401] if needs_token else []))
+        return {"summary": summary, "responses": {**answers, **refused}, **more, **token}
+
+    paths = {
+        "/": {"get": {"summary": "A page that encrypts in the browser.", "responses": {"200": _text("text/html")}}},
+        "/plan": {
+            "get": {
+                "summary": "The plan that client and server agree on.",
+                "responses": {"200": _json(told, "The plan, its identity, and the limits of the service.")},
+            }
+        },
+        "/keys": {
+            "post": secured(
+                "Store evaluation keys; gives the id to evaluate with.",
+                {"201": _json(keys, "The keys are stored.")},
+                *(400, 408, 409, 413, 500, 503, 504, 507),
+                requestBody=_binary_body("Evaluation keys, as pinets.encrypted.make_keys makes them."),
+            )
+        },
+        "/evaluate/{id}": {
+            "post": secured(
+                "Evaluate encrypted inputs.",
+                {"200": outputs},
+                *(400, 404, 408, 409, 413, 500, 503, 504),
+                parameters=[key_id],
+                requestBody=_binary_body("Encrypted inputs, as pinets.encrypted.Client.encrypt makes them."),
+            )
+        },
+        "/health": {
+            "get": {
+                "summary": "Whether there are workers.",
+                "responses": {"200": _json(state, "There are."), "503": _json(state, "There are none at the moment.")},
+            }
+        },
+        "/metrics": {"get": secured("Counters in the text format of Prometheus.", {"200": _text("text/plain")})},
+    }
     return {
         "openapi": "3.1.0",
         "info": {
@@ -41,68 +94,7 @@ def describe(plan: Plan, *, needs_token: bool) -> dict[str, Any]:
             "version": __version__,
             "description": f"Evaluates a network of degree {plan.degree} on inputs that the server cannot read.",
         },
-        "paths": {
-            "/": {"get": {"summary": "A page that encrypts in the browser.", "responses": {"200": _text("text/html")}}},
-            "/plan": {
-                "get": {
-                    "summary": "The plan that client and server agree on.",
-                    "responses": {
-                        "200": _json(
-                            _object(
-                                identity={"type": "string"},
-                                plan={"type": "object"},
-                                preparation={"type": "object"},
-                                needs_token={"type": "boolean"},
-                                limits=_object(inputs=numbers, key_bytes=numbers, request_bytes=numbers),
-                            ),
-                            "The plan, its identity, and the limits of the service.",
-                        )
-                    },
-                }
-            },
-            "/keys": {
-                "post": {
-                    "summary": "Store evaluation keys; gives the id to evaluate with.",
-                    "requestBody": _binary_body("Evaluation keys, as pinets.encrypted.make_keys makes them."),
-                    "responses": {"201": _json(keys, "The keys are stored."), **_errors(400, 408, 409, 413, 500, 503)}
-                    | _errors(504, 507, *([401] if needs_token else [])),
-                    **secured,
-                }
-            },
-            "/evaluate/{id}": {
-                "post": {
-                    "summary": "Evaluate encrypted inputs.",
-                    "parameters": [
-                        {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-                    ],
-                    "requestBody": _binary_body("Encrypted inputs, as pinets.encrypted.Client.encrypt makes them."),
-                    "responses": {
-                        "200": {
-                            "description": "The encrypted outputs, one container for each input, as they are ready.",
-                            "content": {"application/octet-stream": {}},
-                        },
-                        **_errors(400, 404, 408, 409, 413, 500, 503, 504, *([401] if needs_token else [])),
-                    },
-                    **secured,
-                }
-            },
-            "/health": {
-                "get": {
-                    "summary": "Whether there are workers.",
-                    "responses": {
-                        "200": _json(_object(workers=numbers, waiting=numbers), "There are."),
-                        "503": _json(_object(workers=numbers, waiting=numbers), "There are none at the moment."),
-                    },
-                }
-            },
-            "/metrics": {
-                "get": {
-                    "summary": "Counters in the text format of Prometheus.",
-                    "responses": {"200": _text("text/plain"), **_errors(*([401] if needs_token else []))},
-                    **secured,
-                }
-            },
-        },
+        "paths": paths,
         "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     }
 
