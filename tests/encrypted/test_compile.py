@@ -65,6 +65,18 @@ def test_other_networks_are_refused_by_the_operation(network, message):
         compile_network(network, torch.zeros(1, 4))
 
 
+class ScaledByItsMean(nn.Module):
+    def forward(self, x):
+        return x * x.mean() + x.sum()
+
+
+def test_values_without_axes():
+    network, inputs = ScaledByItsMean(), torch.randn(3, 4, dtype=torch.float64)
+    circuit = compile_network(network, inputs[:1])
+    for one in inputs.split(1):
+        torch.testing.assert_close(circuit(one), network(one))
+
+
 class Several(nn.Module):
     def forward(self, x):
         return x, x * x

@@ -97,7 +97,7 @@ def test_encrypted_colour_images_give_the_plain_classes(tmp_path):
     assert trial.deviation <= plan.deviation < 1e-3
     client, keys = open_client(tmp_path / "client"), (tmp_path / "server" / "evaluation.keys").read_bytes()
     request = client.encrypt(inputs[:3].numpy())
-    assert len(split_inputs(request, plan)) == 3  # one for each image, with its four ciphertexts
+    assert len(split_inputs(request, plan, 64)) == 3  # one for each image, with its four ciphertexts
     # too little memory to keep the weights: images are evaluated in step, two at a time
     memory = 2 * (plan.key_bytes + 2 * plan.ciphertext_bytes)
     server = Server(replace(plan, weight_bytes=memory), circuit, workers=1, memory=memory)

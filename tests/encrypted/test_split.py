@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,7 +26,7 @@ def request_(folders):
 
 def test_parts_are_evaluated_one_by_one(request_):
     folder, plan, circuit, client, request, expected = request_
-    groups = split_inputs(request, plan)
+    groups = split_inputs(request, plan, 64)
     assert len(groups) == (3 if plan.layout is not None else 2)
     server = Server(plan, circuit, workers=1)
     keys = server.load_keys((folder / "server" / "evaluation.keys").read_bytes())
@@ -38,7 +40,7 @@ def test_sizes_are_known_before_anything_is_sent(request_):
     _, keys = make_keys(plan)
     assert sum(map(len, keys.parts.values())) == key_file_bytes(plan)
     parts = Container.from_bytes(request, "inputs", "request").parts
-    assert sum(map(len, parts.values())) == request_bytes(plan, len(split_inputs(request, plan)))
+    assert sum(map(len, parts.values())) == request_bytes(plan, len(split_inputs(request, plan, 64)))
 
 
 def test_counts_that_do_not_fit_are_refused(request_):
@@ -47,9 +49,9 @@ def test_counts_that_do_not_fit_are_refused(request_):
     for facts in ({}, {"count": 0}, {"count": 10**6}, {"count": True}, {"count": "3"}):
         changed = Container("inputs", container.plan, container.keys, container.parts, facts)
         with pytest.raises(FileError, match="do not fit"):
-            split_inputs(changed.to_bytes(), plan)
+            split_inputs(changed.to_bytes(), plan, 64)
     with pytest.raises(KeyMismatchError, match="another plan"):
-        split_inputs(Container("inputs", "other", "", {}).to_bytes(), plan)
+        split_inputs(Container("inputs", "other", "", {}).to_bytes(), plan, 64)
 
 
 def test_streams_that_are_cut_or_too_large_are_refused():
@@ -67,3 +69,25 @@ def test_streams_that_are_cut_or_too_large_are_refused():
             list(read_containers(io.BytesIO(content).read, 500, "it"))
     assert kind_of(whole) == "outputs"
     assert kind_of(whole[:40]) is None
+
+
+def test_a_header_of_many_empty_parts_is_refused_before_it_is_read(request_):
+    _, plan, _, _, request, _ = request_
+    container = Container.from_bytes(request, "inputs", "request")
+    parts = {str(number): b"" for number in range(100_000)}
+    hostile = Container("inputs", plan.identity, container.keys, parts, {"count": 100_000 * plan.batch}).to_bytes()
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileError, match="has a header of .* bytes, and at most"):
+            split_inputs(hostile, plan, 16)
+        assert tracemalloc.get_traced_memory()[1] < len(hostile)
+    finally:
+        tracemalloc.stop()
+
+
+def test_keys_with_a_long_header_are_refused_before_it_is_read(request_):
+    _, plan, circuit, _, _, _ = request_
+    _, keys = make_keys(plan)
+    for extra in ({"facts": {"long": "x" * 100_000}}, {"parts": {**keys.parts, **{str(n): b"" for n in range(10_000)}}}):
+        with pytest.raises(FileError, match="has a header of .* bytes, and at most"):
+            Server(plan, circuit, workers=1).load_keys(replace(keys, **extra).to_bytes())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
@@ -78,6 +79,25 @@ def test_recorded_runs_are_not_run_again_on_another_machine(cifar, tmp_path, mon
     assert "Not trained yet: ResNet18.\n" in part.page.read_text()
     with pytest.raises(ValueError, match="no run of cifar100 at small scale is finished in"):
         reproduce("cifar100", "small", out=tmp_path / "runs", pages=pages, train=False)
+
+
+def test_damaged_records_and_those_of_other_recipes_are_refused_by_name(cifar, tmp_path):
+    pages, options = tmp_path / "pages", {"seeds": 1, "out": tmp_path / "runs", "pages": tmp_path / "pages"}
+    reproduce("cifar10", "small", changes=TINY, data_dir=cifar, **options)
+    record = pages / "runs" / "cifar10_resnet18-small" / "seed-0"
+    for file, content, message in (
+        ("environment.json", {}, r"environment\.json is damaged: it has no device, threads, processes, torch"),
+        ("result.json", {}, r"result\.json is damaged: it has no test, parameters, seconds"),
+        ("recipe.json", {}, r"recipe\.json: a recipe must be of kind"),
+    ):
+        whole = (record / file).read_text()
+        (record / file).write_text(json.dumps(content))
+        with pytest.raises(ValueError, match=message):
+            reproduce("cifar10", "small", changes=TINY, out=tmp_path / "elsewhere", pages=pages, train=False)
+        (record / file).write_text(whole)
+    (record / "recipe.json").write_text(whole.replace('"epochs": 1', '"epochs": 7'))
+    with pytest.raises(ChangedRecipeError, match="epochs was 7 and is now 1"):  # the run in out is the right one
+        reproduce("cifar10", "small", changes=TINY, data_dir=cifar, **options)
 
 
 def test_the_list_and_the_nearest_name(capsys):

@@ -71,7 +71,8 @@ class _Lazy:
 
     def __call__(self, values: Tensor) -> Tensor:
         """The results for a batch of flattened values."""
-        return torch.vmap(self.function)(values.reshape(-1, *self.into)).flatten(1)
+        results = torch.vmap(self.function)(values.reshape(-1, *self.into))
+        return results.reshape(len(results), -1)  # also of results that are single numbers
 
     @cached_property
     def answer(self) -> Tensor:

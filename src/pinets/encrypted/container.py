@@ -17,7 +17,7 @@ from typing import Any
 
 from pinets.encrypted.errors import FileError, KeyMismatchError
 
-__all__ = ["Container", "kind_of", "naming", "read_containers"]
+__all__ = ["Container", "container_bytes", "kind_of", "naming", "read_containers"]
 
 _MAGIC = b"pinets encrypted\n"
 _VERSION = 2
@@ -62,13 +62,21 @@ class Container:
         return b"".join(self.pieces())
 
     @classmethod
-    def from_bytes(cls, content: bytes, kind: str, source: object) -> Container:
-        """Read a container of the given kind; errors name the source."""
-        if kind != "secret key" and kind_of(content) == "secret key":
-            raise FileError(f"{source} holds a secret key, not {kind}: it must never leave the client")
+    def from_bytes(cls, content: bytes, kind: str, source: object, *, most_parts: int | None = None) -> Container:
+        """Read a container of the given kind; errors name the source.
+
+        A longer header than ``most_parts`` need is refused before it is read: a list of a million empty parts would
+        take far more memory than its bytes.
+        """
         view = memoryview(content)
         if bytes(view[: len(_MAGIC)]) != _MAGIC:
             raise FileError(f"{source} is not a file of pinets encrypt")
+        longest = _LONGEST_HEADER if most_parts is None else container_bytes(most_parts)
+        length = int.from_bytes(view[len(_MAGIC) : len(_MAGIC) + _LENGTH.size], "little")
+        if length > longest:
+            raise FileError(f"{source} has a header of {length} bytes, and at most {longest} are expected")
+        if kind != "secret key" and kind_of(content) == "secret key":
+            raise FileError(f"{source} holds a secret key, not {kind}: it must never leave the client")
         body, digest = view[:-_DIGEST], view[-_DIGEST:]
         if hashlib.sha256(body).digest() != digest:
             raise FileError(f"{source} is truncated or was changed: its checksum differs")
@@ -113,6 +121,11 @@ class Container:
         return self
 
 
+def container_bytes(parts: int) -> int:
+    """The most bytes that a container adds to so many parts."""
+    return (1 << 14) + 64 * parts
+
+
 def kind_of(content: bytes) -> str | None:
     """The kind that the header of a container gives, whether or not the rest is there; None without a header."""
     try:
@@ -138,7 +151,7 @@ def read_containers(read: Callable[[int], bytes], at_most: int, source: object) 
         header = _read_all(read, length)
         try:
             size = sum(int(part[1]) for part in json.loads(header)["parts"])
-        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError) as error:
             raise FileError(f"{source} has a malformed header, or was cut off") from error
         if not 0 <= size <= at_most:
             raise FileError(f"{source} has parts of {size} bytes, and at most {at_most} are expected")

@@ -75,7 +75,7 @@ class Server:
     def load_keys(self, content: bytes, *, source: object = "the evaluation keys") -> EvaluationKeys:
         """Load the evaluation keys of a client; errors name the source."""
         names = ("relinearisation", "rotation")
-        container = Container.from_bytes(content, "evaluation keys", source)
+        container = Container.from_bytes(content, "evaluation keys", source, most_parts=len(names))
         container.require(plan=self.plan.identity, parts=names, source=source)
         with naming(source):
             relinearisation, rotation = (container.parts[name] for name in names)
@@ -159,11 +159,14 @@ class Server:
         return [evaluator.load(one) for one in computed]
 
 
-def split_inputs(content: bytes, plan: Plan) -> list[bytes]:
-    """Split a request into requests that each hold what is evaluated at once: one ciphertext, or one set of them."""
-    source = "the inputs"
-    container = Container.from_bytes(content, "inputs", source).require(plan=plan.identity, source=source)
-    size = plan.parts
+def split_inputs(content: bytes, plan: Plan, at_most: int) -> list[bytes]:
+    """Split a request into requests that each hold what is evaluated at once: one ciphertext, or one set of them.
+
+    A request whose header is too long for ``at_most`` of them is refused before it is read.
+    """
+    source, size = "the inputs", plan.parts
+    container = Container.from_bytes(content, "inputs", source, most_parts=at_most * size)
+    container.require(plan=plan.identity, source=source)
     entries, count = list(container.parts.values()), container.facts.get("count")
     if type(count) is not int or count < 1 or len(entries) != math.ceil(count / plan.batch) * size:
         raise FileError(f"{source} holds {len(entries)} ciphertexts, which do not fit {count} inputs")

@@ -191,11 +191,12 @@ class RunFolder:
         if not self.finished:
             raise FileNotFoundError(f"the run in {self.path} is not finished: it has no {self.result_file.name}")
         result = read_json_object(self.result_file)
+        if missing := [key for key in ("test", "parameters", "seconds") if key not in result]:
+            raise ValueError(f"{self.result_file} is damaged: it has no {', '.join(missing)}")
         for key in ("test", "validation", "parameters"):
             if key in result:
                 _require_numbers(result[key], f"{self.result_file}: {key}")
-        if "seconds" in result:
-            _require_numbers({"seconds": result["seconds"]}, str(self.result_file))
+        _require_numbers({"seconds": result["seconds"]}, str(self.result_file))
         return result
 
     def metrics(self, split: str | None = None) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from pinets.engine.model import without_first_weights
 from pinets.engine.recipe import Recipe, recipe_from_json
 from pinets.engine.run import RunFolder, changed_keys, describe_data
 from pinets.engine.task import Split
-from pinets.engine.values import to_json
+from pinets.engine.values import RecipeError, to_json
 
 __all__ = ["compare", "evaluate", "finished_runs", "is_main_process", "require_comparable", "run_folder", "train"]
 
@@ -178,7 +178,9 @@ def _record(recipe: Recipe, out: str | Path, records: str | Path | None) -> None
     """Record a run that is finished in ``out``."""
     if records is not None and is_main_process():
         record = run_folder(recipe, records)
-        if not record.finished:
+        if record.finished:
+            _require_same_recipe(record, recipe)  # else the page would show other runs than are recorded beside it
+        else:
             run_folder(recipe, out).write_record(record.path)
 
 
@@ -197,4 +199,8 @@ def require_comparable(first: Recipe, second: Recipe) -> None:
 
 def _require_same_recipe(run: RunFolder, recipe: Recipe) -> None:
     """Keys that recipes have had only since the run was started count with their defaults, which change nothing."""
-    run.require_same_recipe(to_json(recipe), before=to_json(recipe_from_json(run.recipe())))
+    try:
+        before = recipe_from_json(run.recipe())
+    except RecipeError as error:
+        raise RecipeError(f"{run.recipe_file}: {error}") from error
+    run.require_same_recipe(to_json(recipe), before=to_json(before))

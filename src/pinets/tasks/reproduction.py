@@ -243,6 +243,8 @@ def _where(groups: Groups) -> str:
     """The machine of the runs, as their folders name it."""
     first: RunFolder = next(iter(groups.values()))[0]
     facts = first.environment()
+    if missing := [key for key in ("device", "threads", "processes", "torch") if key not in facts]:
+        raise ValueError(f"{first.environment_file} is damaged: it has no {', '.join(missing)}")
     threads = f"{facts['threads']} thread" + ("s" if facts["threads"] != 1 else "")
     return f"On {facts['device']} ({threads}, {facts['processes']} process per run), torch {facts['torch']}."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,7 +11,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from pinets.encrypted.errors import EncryptedError, KeyMismatchError
 from pinets.encrypted.service.metrics import Metrics
@@ -23,15 +24,26 @@ log = logging.getLogger("pinets.service")
 
 
 class Stream(StreamingResponse):
-    """A streamed answer that releases what it holds in the end, also if it is never read."""
+    """A streamed answer that releases what it holds in the end, also if it is never read.
 
-    def __init__(self, content: AsyncIterator[bytes], release: Callable[[], None]) -> None:
+    Args:
+        content: The pieces of the answer.
+        release: Called in the end.
+        idle_seconds: How long the client may leave a piece unread; then the answer ends.
+    """
+
+    def __init__(self, content: AsyncIterator[bytes], release: Callable[[], None], idle_seconds: float) -> None:
         super().__init__(content, media_type="application/octet-stream")
-        self._release = release
+        self._release, self._idle_seconds = release, idle_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_soon(message: Message) -> None:
+            await asyncio.wait_for(send(message), self._idle_seconds)
+
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, send_soon)
+        except TimeoutError:
+            log.warning("an answer was not read for %g seconds and ends", self._idle_seconds)
         finally:
             self._release()
 

@@ -20,7 +20,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from pinets.encrypted.compact import looks_like_secret_key
-from pinets.encrypted.container import Container, kind_of
+from pinets.encrypted.container import Container, container_bytes, kind_of
 from pinets.encrypted.errors import EncryptedError
 from pinets.encrypted.folders import read_plan
 from pinets.encrypted.preparation import read_preparation
@@ -39,7 +39,6 @@ log = logging.getLogger("pinets.service")
 
 PAGE = Path(__file__).parent / "page"
 _PAGE_FILES = {path.name for path in PAGE.iterdir()}
-_CONTAINER_BYTES = 1 << 14  # the most that a container adds to its parts
 _PURGE_SECONDS = 60.0
 _RETRY_SECONDS = 5  # Retry-After while the speed of the service is not known
 # The page loads nothing from elsewhere, and sends nothing elsewhere.
@@ -75,9 +74,8 @@ class Service:
             seconds=limits.evaluate_seconds,
             on_death=self.metrics.worker_deaths.inc,
         )
-        self._largest_keys = key_file_bytes(self.plan) + _CONTAINER_BYTES
-        parts = limits.inputs * self.plan.parts
-        self._largest_request = request_bytes(self.plan, limits.inputs) + _CONTAINER_BYTES + 64 * parts
+        self._largest_keys = key_file_bytes(self.plan) + container_bytes(2)
+        self._largest_request = request_bytes(self.plan, limits.inputs) + container_bytes(limits.inputs * self.plan.parts)
 
     @asynccontextmanager
     async def running(self, _: Starlette) -> AsyncIterator[None]:
@@ -149,10 +147,10 @@ class Service:
         try:
             size = self._announced(request, self._largest_keys)
             with self.store.upload(size) as upload:
-                start = b""
+                start, longest = b"", container_bytes(2)
                 async for piece in self._body(request, size):
-                    if len(start) < _CONTAINER_BYTES:
-                        start += piece[:_CONTAINER_BYTES]
+                    if len(start) < longest:
+                        start += piece[:longest]
                     await run_in_threadpool(upload.write, piece)
                 if kind_of(start) == "secret key":
                     raise HTTPException(400, "this is a secret key: it must never leave the client; nothing was stored")
@@ -180,7 +178,7 @@ class Service:
             body = bytearray()
             async for piece in self._body(request, self._announced(request, self._largest_request)):
                 body += piece
-            groups = await run_in_threadpool(split_inputs, bytes(body), self.plan)
+            groups = await run_in_threadpool(split_inputs, bytes(body), self.plan, self.limits.inputs)
             if len(groups) > self.limits.inputs:
                 raise HTTPException(413, f"at most {self.limits.inputs} inputs in a request, got {len(groups)}")
             start = time.monotonic()
@@ -190,7 +188,7 @@ class Service:
         except BaseException:
             held.close()
             raise
-        return Stream(self._with_errors(first, outputs), held.close)
+        return Stream(self._with_errors(first, outputs), held.close, self.limits.idle_seconds)
 
     def _hold(self, name: str) -> Any:
         """A generator that holds a place in the queue, and the keys, until it is closed."""

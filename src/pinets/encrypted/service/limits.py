@@ -17,7 +17,7 @@ class Limits:
         inputs: Ciphertexts (throughput: sets of them) in a request.
         evaluate_seconds: The time for one ciphertext, or one set of them.
         upload_seconds: The time for a request's body to arrive.
-        idle_seconds: The time between two pieces of a body.
+        idle_seconds: The time between two pieces of a body, and for which a piece of an answer may stay unread.
         key_quota: Bytes of all evaluation keys on disk.
         key_seconds: How long unused evaluation keys are kept.
         keys_in_memory: Clients whose keys a worker keeps in memory.

@@ -205,7 +205,18 @@ class Pool:
             raise
         self._all.add(worker)
         self._give(worker)
+        self._spawn(self._replace_if_idle(worker))
         return worker
+
+    async def _replace_if_idle(self, worker: _Worker) -> None:
+        """Replace a process that ends while it waits; one that ends at work is replaced when its request fails."""
+        await worker.process.wait()
+        if worker in self._free:
+            self._free.remove(worker)
+            self._all.discard(worker)
+            log.warning("worker %d: ended while it was idle", worker.process.pid)
+            self._on_death()
+            await self._add_worker()
 
     async def _end(self, worker: _Worker) -> None:
         self._all.discard(worker)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -74,9 +75,11 @@ class RemoteClient:
         try:
             self.plan = Plan.from_json(told["plan"])
             self.preparation = Preparation.from_json(told["preparation"])
-            self._inputs = int(told["limits"]["inputs"])
+            self._inputs = told["limits"]["inputs"]
         except (KeyError, TypeError) as error:
             raise ServiceError(f"{url} is not a service of pinets: it tells no {error}") from error
+        if type(self._inputs) is not int or self._inputs < 1:
+            raise ServiceError(f"{url} must take at least 1 input in a request, and tells {self._inputs!r}")
         if self.plan.parameters.insecure and not insecure:
             raise PlanError("the plan of this service is for tests and not secure: anybody could read the ciphertexts")
         self.folder = Path(cache or user_cache("service")) / self.plan.identity
@@ -122,12 +125,19 @@ class RemoteClient:
 
     def _open(self) -> Client:
         """The client with the keys of this plan, which are made if there are none."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not (self.folder / SECRET_KEY).exists():
-            write_bytes(self.folder / PLAN, json.dumps(self.plan.to_json()).encode())
-            with suppress(FileExistsError):  # another process was faster
-                make_key_files(self.folder, self.folder / EVALUATION_KEYS)
-            (self.folder / EVALUATION_KEYS).chmod(0o600)
+        if not self.folder.exists():
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            # made beside it, so that another process finds all files or none
+            with tempfile.TemporaryDirectory(prefix=".", dir=self.folder.parent) as name:  # has owner-only rights
+                made = Path(name)
+                write_bytes(made / PLAN, json.dumps(self.plan.to_json()).encode())
+                make_key_files(made, made / EVALUATION_KEYS)
+                (made / EVALUATION_KEYS).chmod(0o600)
+                try:
+                    made.rename(self.folder)
+                except OSError:  # another process was faster
+                    if not (self.folder / SECRET_KEY).exists():
+                        raise
         return open_client(self.folder)
 
     def _key_id(self, *, renew: bool) -> str:
@@ -136,7 +146,10 @@ class RemoteClient:
         if renew or self.url not in known:
             content = (self.folder / EVALUATION_KEYS).read_bytes()
             with self._ask("POST", "/keys", content, title="sending keys") as answer:
-                known[self.url] = str(_json(answer.read(_LARGEST_TEXT))["id"])
+                told = _json(answer.read(_LARGEST_TEXT))
+            if "id" not in told:
+                raise ServiceError(f"{self.url} took the keys and gave no id for them")
+            known[self.url] = str(told["id"])
             path = self.folder / _SENT
             write_bytes(path, json.dumps(known).encode())
             path.chmod(0o600)
@@ -216,4 +229,4 @@ def _json(content: bytes, otherwise: dict[str, Any] | None = None) -> dict[str, 
 
 def _seconds(text: str | None) -> float:
     """The seconds of a Retry-After."""
-    return min(float(text), 60.0) if text and text.isdigit() else 1.0
+    return min(float(text), 60.0) if text and text.isdecimal() else 1.0
