@@ -333,5 +333,5 @@ def _what_to_do(name: str, data_set: DataSet, root: Path, folder: Path, reason: 
         lines.append(f"put these files into {folder}: {', '.join(map(str, data_set.files))}")
     else:
         lines.append(data_set.by_hand)
-    lines.append("or name another data folder: --data, data_dir or PINETS_DATA")
+    lines.append("or name another data folder, in the call or by PINETS_DATA")
     return "; ".join(lines)

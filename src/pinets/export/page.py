@@ -22,7 +22,7 @@ def check_page(metadata: Metadata, runtime: str | Path | None) -> Path:
     if runtime is None:
         raise ValueError(
             "a page contains onnxruntime-web: install it with npm install onnxruntime-web@1.22.0, and name its folder "
-            "as runtime (--runtime node_modules/onnxruntime-web/dist)"
+            "as runtime: node_modules/onnxruntime-web/dist"
         )
     folder = Path(runtime)
     missing = [name for name in RUNTIME_FILES if not (folder / name).is_file()]

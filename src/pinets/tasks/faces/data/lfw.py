@@ -41,7 +41,7 @@ def find_lfw(root: Path) -> Path:
             return root / name
     raise MissingDataError(
         f"LFW is not in {root}: put {_TRAIN}, {_TEST} and the folder lfw/ with one folder for each person into "
-        f"{root / _FOLDERS[0]}; or name another data folder: --data, data_dir or PINETS_DATA"
+        f"{root / _FOLDERS[0]}; or name another data folder, in the call or by PINETS_DATA"
     )
 
 
