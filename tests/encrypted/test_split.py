@@ -78,7 +78,7 @@ def test_a_header_of_many_empty_parts_is_refused_before_it_is_read(request_):
     hostile = Container("inputs", plan.identity, container.keys, parts, {"count": 100_000 * plan.batch}).to_bytes()
     tracemalloc.start()
     try:
-        with pytest.raises(FileError, match="has a header of .* bytes, and at most"):
+        with pytest.raises(FileError, match=r"has a header of .* bytes, and at most"):
             split_inputs(hostile, plan, 16)
         assert tracemalloc.get_traced_memory()[1] < len(hostile)
     finally:
@@ -88,6 +88,7 @@ def test_a_header_of_many_empty_parts_is_refused_before_it_is_read(request_):
 def test_keys_with_a_long_header_are_refused_before_it_is_read(request_):
     _, plan, circuit, _, _, _ = request_
     _, keys = make_keys(plan)
-    for extra in ({"facts": {"long": "x" * 100_000}}, {"parts": {**keys.parts, **{str(n): b"" for n in range(10_000)}}}):
-        with pytest.raises(FileError, match="has a header of .* bytes, and at most"):
+    many = {str(number): b"" for number in range(10_000)}
+    for extra in ({"facts": {"long": "x" * 100_000}}, {"parts": {**keys.parts, **many}}):
+        with pytest.raises(FileError, match=r"has a header of .* bytes, and at most"):
             Server(plan, circuit, workers=1).load_keys(replace(keys, **extra).to_bytes())

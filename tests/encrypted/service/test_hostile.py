@@ -83,7 +83,8 @@ def answering(answers):
             self.end_headers()
             self.wfile.write(content)
 
-        do_POST = do_GET
+        def do_POST(self):
+            self.do_GET()
 
         def log_message(self, *_):
             pass

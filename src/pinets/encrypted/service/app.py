@@ -75,7 +75,8 @@ class Service:
             on_death=self.metrics.worker_deaths.inc,
         )
         self._largest_keys = key_file_bytes(self.plan) + container_bytes(2)
-        self._largest_request = request_bytes(self.plan, limits.inputs) + container_bytes(limits.inputs * self.plan.parts)
+        parts = limits.inputs * self.plan.parts
+        self._largest_request = request_bytes(self.plan, limits.inputs) + container_bytes(parts)
 
     @asynccontextmanager
     async def running(self, _: Starlette) -> AsyncIterator[None]:
