@@ -15,6 +15,7 @@ __all__ = ["side_by_side", "write_degrees", "write_folder", "write_grid"]
 
 _LEGIBLE = 64  # pixels
 
+
 def write_grid(images: Tensor, path: str | Path, columns: int | None = None) -> None:
     """Write images, uint8 (N, C, H, W), as one PNG, in which small images are enlarged so that they can be seen.
 
