@@ -81,12 +81,13 @@ def reproduce(
     experiment, changes = get_experiment(name), [*changes]
     names = experiment.names(scale)
     recipes = {recipe: get_recipe(recipe, scale, changes) for recipe in names}
-    seeds = seeds or experiment.runs(scale)
     records = None if pages is None else Path(pages) / "runs"
     if train:
+        seeds = seeds or experiment.runs(scale)
         folders = compare([*recipes.values()], seeds, out, data_dir=data_dir, records=records)
     else:
-        folders = [finished_runs(recipe, out, records) for recipe in recipes.values()]
+        folders = [finished_runs(recipe, out, records)[:seeds] for recipe in recipes.values()]
+        seeds = seeds or max(map(len, folders))
     if not is_main_process():
         return None
     groups = {network: runs for network, runs in zip(names.values(), folders, strict=True) if runs}
