@@ -308,25 +308,18 @@ def test_the_command_writes_a_grid_a_folder_and_a_figure(run, fashion, tmp_path,
     with Image.open(grid) as image:
         assert image.size == (132, 132)  # two by two and two pixels between, all twice as large
     assert main(["sample", str(run), "--interpolate", "--n", "12", "--grid", str(grid)]) == 0
-    ways = generation.interpolate(run, rows=4, steps=3).view(4, 3, 32, 32)
     with Image.open(grid) as image:
-        assert image.size == (3 * 64 + 2 * 4, 4 * 64 + 3 * 4)
-        row, column = 2, 1
-        corner = (column * 68, row * 68)
-        shown = image.crop((*corner, corner[0] + 64, corner[1] + 64)).resize((32, 32), Image.Resampling.NEAREST)
-        assert shown.tobytes() == bytes(ways[row, column].flatten().tolist())
+        shown = image.crop((68, 136, 132, 200)).resize((32, 32), Image.Resampling.NEAREST)  # third row, second column
+        assert shown.tobytes() == bytes(generation.interpolate(run, rows=4, steps=3)[7].flatten().tolist())
     assert main(["sample", str(run), "--n", "70", "--folder", str(folder)]) == 0  # more than are made at a time
-    images = generation.sample(run, 70)
-    assert len(list(folder.iterdir())) == 70
-    for number, path in enumerate(sorted(folder.iterdir())):
-        with Image.open(path) as image:
-            assert bytes(images[number].flatten().tolist()) == image.tobytes()
+    for path, image in zip(sorted(folder.iterdir()), generation.sample(run, 70), strict=True):
+        with Image.open(path) as file:
+            assert bytes(image.flatten().tolist()) == file.tobytes()
     assert main(["sample", str(run), "--n", "3", "--folder", str(folder)]) == 1
     assert "is not empty" in capsys.readouterr().err
     assert main(["sample", str(run), "--real", "--data", str(fashion), "--n", "4", "--grid", str(figure)]) == 0
     with Image.open(figure) as image:
-        width, height = image.size
-        assert width > 1.5 * height
+        assert (width := image.size[0]) > 1.5 * image.size[1]
     shutil.copytree(run, run.parent / "seed-1")
     words = [str(run), str(run.parent / "seed-1"), "--real", "--data", str(fashion), "--n", "4"]
     assert main(["sample", *words, "--grid", str(figure)]) == 0
