@@ -22,6 +22,7 @@ __all__ = [
     "print_json",
     "read_array",
     "shape",
+    "share",
 ]
 
 MODEL_HELP = """MODEL is one of
@@ -75,6 +76,21 @@ def indices(text: str) -> tuple[int, ...]:
     if not all(part.isdecimal() for part in parts):
         raise argparse.ArgumentTypeError(f"expected numbers from 0 on, as 0,10,20; got {text!r}")
     return tuple(map(int, parts))
+
+
+def share(text: str) -> float:
+    """Read a number from 0 to 1.
+
+    >>> share("0.7")
+    0.7
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"must lie between 0 and 1, got {text}")
+    return value
 
 
 def positive(text: str) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from pinets.cli import eval_faces
-from pinets.cli.arguments import positive, print_json
+from pinets.cli.arguments import positive, print_json, share
 from pinets.cli.parser import UsageError, Verbs, add_verb
 from pinets.cli.train import with_hints
 
@@ -49,6 +49,9 @@ def add_parser(verbs: Verbs) -> None:
     )
     images.add_argument("--samples", type=positive, metavar="N", help="another number than the protocol's")
     images.add_argument(
+        "--truncation", metavar="PSI", type=share, default=1.0, help="draw a generator's images towards their average"
+    )
+    images.add_argument(
         "--pad", type=positive, metavar="N", help="for a folder: black pixels around the data set's images"
     )
 
@@ -65,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
     is_run = RunFolder(args.path).exists
     if args.compile and not is_run:
         raise UsageError(f"--compile is for the networks of a run, and {args.path} is none")
+    if args.truncation != 1 and not is_run:
+        raise UsageError(f"--truncation is for the generator of a run, and {args.path} is none")
     if not is_run and (args.reference is not None or args.protocol is not None):
         return run_images(args)
     if not is_run and (args.samples is not None or args.pad is not None):
@@ -84,8 +89,8 @@ def run_run(args: argparse.Namespace) -> int:
         if args.compile:
             raise UsageError("--compile is for a split: images of a generator are measured without it")
         return run_generator(args, generation.protocol_names(args.protocol or recipe.metric))
-    if args.protocol is not None or args.samples is not None:
-        raise UsageError("--protocol and --samples are for the images of a generator, without --split")
+    if args.protocol is not None or args.samples is not None or args.truncation != 1:
+        raise UsageError("--protocol, --samples and --truncation are for the images of a generator, without --split")
     split: Literal["validation", "test"] = args.split or "test"
     with with_hints():
         metrics = recipes.evaluate(args.path, split, data_dir=args.data, compile=args.compile)
@@ -99,14 +104,14 @@ def run_generator(args: argparse.Namespace, protocols: Sequence[str]) -> int:
     from pinets.data.errors import MissingDataError
     from pinets.tasks import generation
 
+    chosen = {"samples": args.samples, "truncation": args.truncation, "data_dir": args.data}
     if len(protocols) < 2:
-        result = generation.measure(args.path, args.protocol, samples=args.samples, data_dir=args.data)
-        print_json(result.to_json())
+        print_json(generation.measure(args.path, args.protocol, **chosen).to_json())
         return 0
     found = []
     for name in protocols:
         try:
-            found.append(generation.measure(args.path, name, samples=args.samples, data_dir=args.data))
+            found.append(generation.measure(args.path, name, **chosen))
         except MissingDataError as error:
             print(f"{name} not measured: {error}", file=sys.stderr)
     print_json([result.to_json() for result in found])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pinets.cli import sample_shapes
-from pinets.cli.arguments import positive
+from pinets.cli.arguments import positive, share
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def add_parser(verbs: Verbs) -> None:
     )
     parser.add_argument("--seed", metavar="K", type=int, default=0, help="of the noise (default: 0)")
     parser.add_argument(
-        "--truncation", metavar="PSI", type=float, default=1.0, help="towards the average image: 1 not at all (default)"
+        "--truncation", metavar="PSI", type=share, default=1.0, help="towards the average image: 1 not at all (default)"
     )
     parser.add_argument(
         "--interpolate", action="store_true", help="rows of images from one point of the noise to another"
@@ -58,8 +58,6 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if not 0 <= args.truncation <= 1:
-        raise UsageError(f"--truncation must lie between 0 and 1, got {args.truncation}")
     if not -(2**63) <= args.seed < 2**63:
         raise UsageError(f"--seed must have at most 64 bits, got {args.seed}")
     if args.folder is not None and (len(args.paths) > 1 or args.real):

@@ -140,7 +140,8 @@ def fit(
         with Progress(title, plan.steps, position.step, main=accelerator.is_main_process) as bar:
             _train(task, plan, position, checkpoints, log, bar, accelerator)
             test = task.evaluate("test")
-            bar.say("test: " + _numbers(test))
+            if test:
+                bar.say("test: " + _numbers(test))
         log.write("test", plan.steps, plan.epoch(plan.steps), test)
         log.flush()
     finally:
@@ -223,7 +224,8 @@ def _validate(task: Task, plan: Plan, position: _Position, log: Log, bar: Progre
     _share_buffers(task, accelerator)
     metrics = task.evaluate("validation")
     log.write("validation", position.step, plan.epoch(position.step), metrics)
-    bar.say(f"epoch {plan.epoch(position.step)}: {_numbers(metrics)}")
+    if metrics:
+        bar.say(f"epoch {plan.epoch(position.step)}: {_numbers(metrics)}")
     if accelerator.is_main_process:
         for name, images in task.pictures().items():
             log.picture(name, position.step, images)

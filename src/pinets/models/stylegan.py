@@ -233,7 +233,7 @@ class StyleGenerator(nn.Module):
         """
         require_noise(z, self.latent)
         style = self.mapping(z)[:, None].expand(-1, self.steps, -1)
-        near = self.mean_style + amount * (style - self.mean_style)
+        near = torch.lerp(self.mean_style, style, amount)
         first = torch.arange(self.steps, device=z.device) < (self.steps if steps is None else steps)
         return self.synthesis(torch.where(first[:, None], near, style))
 

@@ -105,8 +105,9 @@ def test_a_recipe_trains_and_can_be_sampled_from(tiny, run):
 def test_truncation_and_interpolation(run):
     average = generation.sample(run, 3, truncation=0.0)
     assert torch.equal(average[0], average[1])
-    with pytest.raises(ValueError, match="truncation must lie between 0 and 1, got 2"):
-        generation.sample(run, 3, truncation=2)
+    for wrong in (generation.sample, generation.measure):
+        with pytest.raises(ValueError, match="truncation must lie between 0 and 1, got 2"):
+            wrong(run, truncation=2)
     ways = generation.interpolate(run, rows=2, steps=5, seed=7).view(2, 5, 1, 32, 32).float()
     ends = generation.sample(run, 4, seed=7).float()
     assert (ways[:, 0] - ends[:2]).abs().max() <= 1
@@ -224,6 +225,10 @@ def test_several_protocols_give_what_each_gives_alone(tiny, fashion, tmp_path, c
     assert together["protocol"] == f"{distances['protocol']}; {score['protocol']}"
     run = recipes.run_folder(tiny, tmp_path / BOTH).path
     assert generation.measure(run, "fid10k_test", data_dir=fashion).values == pytest.approx(distances["test"])
+    assert main(["eval", str(run), "--protocol", "fid10k_test", "--truncation", "0.5", "--data", str(fashion)]) == 0
+    nearer = json.loads(capsys.readouterr().out)
+    assert nearer["protocol"] == "fid10k_test, truncation 0.5"
+    assert nearer["values"] != distances["test"]
     with pytest.raises(ValueError, match="names several metrics, fid10k_test, is50k_10splits: choose one of them"):
         generation.measure(run, data_dir=fashion)
     assert main(["eval", str(run), "--data", str(fashion)]) == 0
@@ -341,7 +346,7 @@ def test_wrong_runs_and_usage_are_told(run, cifar, tmp_path, capsys):
     assert main(["sample", str(tmp_path / "gone")]) == 1
     assert "gone is not a run" in capsys.readouterr().err
     assert main(["sample", str(run), "--truncation", "3"]) == 2
-    assert "--truncation must lie between 0 and 1" in capsys.readouterr().err
+    assert "--truncation: must lie between 0 and 1, got 3" in capsys.readouterr().err
     assert main(["sample", str(run), str(run), "--folder", str(tmp_path / "x")]) == 2
     classifier = recipes.get_recipe(
         "cifar10_resnet18", "small", ["model.width=8", "channels_last=no", "epochs=1", "batch=20"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,12 @@ def sample_degrees(path: str | Path, count: int = 6, *, seed: int = 0) -> Tensor
 
 
 def measure(
-    path: str | Path, protocol: str | None = None, *, samples: int | None = None, data_dir: str | Path | None = None
+    path: str | Path,
+    protocol: str | None = None,
+    *,
+    samples: int | None = None,
+    truncation: float = 1.0,
+    data_dir: str | Path | None = None,
 ) -> GenerationResult:
     """Measure the images of a generator by a named protocol.
 
@@ -93,8 +99,10 @@ def measure(
         protocol: One of ``pinets.tasks.generation.metrics.PROTOCOLS``; that of the recipe, which then has only
             one, if left out.
         samples: Another number of images than the protocol's, which is then said in the result.
+        truncation: As in :func:`sample`; less than 1 is said in the result.
         data_dir: Where data sets and the weights of Inception are; the former where they were in training if left out.
     """
+    _require_truncation(truncation)
     recipe, generator = _generator(path)
     named = protocol_names(protocol or recipe.metric)
     if len(named) != 1:
@@ -103,12 +111,13 @@ def measure(
     (chosen,) = named
 
     def images(count: int) -> Tensor:
-        return to_pixels(generator(draw_noise(recipe.noise, count, generator.latent)))
+        return to_pixels(generator.truncated(draw_noise(recipe.noise, count, generator.latent), truncation))
 
     data = _data(path, data_dir)
     reference = recipe.reference(chosen, data.train, data.test)
     with seeded(EVALUATION_SEED), torch.no_grad():
-        return evaluate_images(images, reference, chosen, samples=samples, data_dir=data_dir)
+        result = evaluate_images(images, reference, chosen, samples=samples, data_dir=data_dir)
+    return result if truncation == 1 else replace(result, protocol=f"{result.protocol}, truncation {truncation:g}")
 
 
 def real_images(path: str | Path, count: int = 64, *, seed: int = 0, data_dir: str | Path | None = None) -> Tensor:
@@ -160,10 +169,14 @@ def _generate(
     generator: ImageGenerator | StyleGenerator, noise: Tensor, truncation: float, key: tuple[int, ...]
 ) -> Tensor:
     """Images of noise; the key seeds what a generator draws itself (StyleGAN's noise inputs)."""
-    if not 0 <= truncation <= 1:
-        raise ValueError(f"truncation must lie between 0 and 1, got {truncation}")
+    _require_truncation(truncation)
     with seeded(keyed_generator(key).initial_seed()):
         return to_pixels(generator.truncated(noise, truncation))
+
+
+def _require_truncation(truncation: float) -> None:
+    if not 0 <= truncation <= 1:
+        raise ValueError(f"truncation must lie between 0 and 1, got {truncation}")
 
 
 def _arc(first: Tensor, last: Tensor, share: Tensor) -> Tensor:

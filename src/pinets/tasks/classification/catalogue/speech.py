@@ -40,7 +40,8 @@ def speech_resnet34(scale: Scale = "full") -> ClassificationRecipe:
     )
     if scale == "full":
         return full
-    return replace(_small(full), epochs={"medium": 60, "small": 20}[scale])
+    small = _small(full)
+    return replace(small, epochs=60, precision="bf16") if scale == "medium" else small
 
 
 @recipe
@@ -62,6 +63,7 @@ def _small(full: ClassificationRecipe) -> ClassificationRecipe:
         data=Speech("speech_commands_test12", classes=12, augment=True),
         optimizer=replace(full.optimizer, lr=0.1),
         schedule=OneCycle(rise=0.25, start=0.1, end=0.0),
+        epochs=20,
         batch=64,
         checkpoint_every=100,
     )
