@@ -7,6 +7,8 @@ import torch
 from pinets import resolve
 from pinets import tasks as recipes
 from pinets.cli import main
+from pinets.report import group_runs
+from pinets.tasks.meshes import write_mesh_report
 from pinets.tasks.meshes.geometry import HierarchyPlan, build_hierarchy, read_mesh, write_mesh
 from pinets.tasks.meshes.shape_model import load_shape_model
 
@@ -204,6 +206,20 @@ def test_the_report_has_figures_and_needs_no_network(data, runs, tmp_path, capsy
     assert "Plotly" in page
     assert "<script src=" not in page
     assert {path.name for path in png.iterdir()} == {"error-against-order.png", "shape-errors.png"}
+
+
+def test_shapes_are_not_drawn_where_only_some_networks_have_weights(data, runs, tmp_path):
+    """Else a picture of other networks would replace the one that was drawn where all weights were."""
+    here = [run for found in group_runs([runs]).values() for run in found]
+    for run in here:
+        place = tmp_path / run.path.parent.name / "seed-0"
+        if "spiral_linear" in str(place):
+            run.write_record(place)
+        else:
+            place.parent.mkdir()
+            place.symlink_to(run.path)
+    write_mesh_report([tmp_path], tmp_path / "report.html", data_dir=data, png=tmp_path / "png")
+    assert [path.name for path in (tmp_path / "png").iterdir()] == ["error-against-order.png"]
 
 
 def test_prepare_shows_every_level(data, tmp_path, capsys):

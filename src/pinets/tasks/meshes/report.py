@@ -211,14 +211,15 @@ def _add_shapes(
 def _by_order(recipes: Mapping[str, AutoencodingRecipe], groups: Groups) -> dict[int, tuple[str, RunFolder]]:
     """A recipe and a run of it for each order: NCP without activations where there is one, else what there is.
 
-    Records, which have no weights, cannot reconstruct shapes and are left out.
+    Empty if one of them is a record, without the weights to reconstruct shapes: the picture would show other networks.
     """
     found: dict[int, tuple[tuple[bool, bool], str]] = {}
     for name, recipe in recipes.items():
-        if isinstance(recipe.model, Spiral) and groups[name][0].has_weights:
+        if isinstance(recipe.model, Spiral):
             entry = ((recipe.model.layer not in ("ncp", "plain"), recipe.model.activation != "none"), name)
             found[recipe.model.order] = min(found.get(recipe.model.order, entry), entry)
-    return {order: (found[order][1], groups[found[order][1]][0]) for order in sorted(found)}
+    chosen = {order: (found[order][1], groups[found[order][1]][0]) for order in sorted(found)}
+    return chosen if all(run.has_weights for _, run in chosen.values()) else {}
 
 
 def _row(summary: RecipeSummary) -> list[str]:
