@@ -69,8 +69,8 @@ PAGES_OF_RESULTS = """
 :glob:
 
 results/*
-Faces as meshes, a code of 8 numbers <results/latent-8/coma-small>
-Bodies as meshes, a code of 8 numbers <results/latent-8/dfaust-small>
+Faces as meshes (COMA), small scale, 8 numbers <results/latent-8/coma-small>
+Bodies as meshes (DFAUST), small scale, 8 numbers <results/latent-8/dfaust-small>
 ```
 """
 

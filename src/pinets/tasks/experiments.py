@@ -109,8 +109,8 @@ def _widened(encoder: str, decoder: str) -> Names:
 _BY_ORDER = ("pca", "spiral_linear", *(f"spiral_ncp_{order}_linear" for order in (2, 3, 4)))
 
 EXPERIMENTS = {
-    "fashion": _without_activations("fashion", "Clothes generated without activation functions (Fig. 5)"),
-    "yaleb": _without_activations("yaleb", "Faces generated without activation functions (Fig. 6)"),
+    "fashion": _without_activations("fashion", "Clothes without activations (Fig. 5)"),
+    "yaleb": _without_activations("yaleb", "Faces without activations (Fig. 6)"),
     "sngan": Experiment(
         "SNGAN on CIFAR-10 (Table 3)",
         {"cifar10_sngan": "SNGAN", "cifar10_sngan_ncp": "NCP", "cifar10_sngan_prodpoly": "ProdPoly"},
@@ -131,11 +131,11 @@ EXPERIMENTS = {
         medium_seeds=3,
     ),
     "cifar10": Experiment(
-        "CIFAR-10, ResNet18 (Table 5 and its figure)",
+        "CIFAR-10, ResNet18 (Table 5)",
         {"cifar10_resnet18": "ResNet18", "cifar10_prodpoly_resnet18": "Prodpoly-ResNet"},
     ),
     "cifar10_ablation": Experiment(
-        "CIFAR-10, ResNet18: do the products earn their place? (not in the paper)",
+        "CIFAR-10: products or more width",
         {
             "cifar10_resnet18": "ResNet18",
             "cifar10_prodpoly_resnet18": "Prodpoly-ResNet",
@@ -144,7 +144,7 @@ EXPERIMENTS = {
         },
     ),
     "cifar10_recipe": Experiment(
-        "CIFAR-10, ResNet18: what momentum and weight decay are worth (not in the paper)",
+        "CIFAR-10: what momentum and weight decay are worth",
         {
             "cifar10_resnet18": "ResNet18",
             "cifar10_resnet18:optimizer.momentum=0": "without momentum",
@@ -163,13 +163,13 @@ EXPERIMENTS = {
         medium_seeds=1,
     ),
     "imagenet": Experiment(
-        "ImageNet (Table 7 and its figure)",
+        "ImageNet (Table 7)",
         {"imagenet_resnet50": "ResNet50", "imagenet_prodpoly_resnet50": "Prodpoly-ResNet50"},
         seeds=1,
         medium_seeds=1,
     ),
     "imagenet_pinet18": Experiment(
-        "ImageNet, ResNet18 and Π-nets of its size with and without activations (published code, not the paper)",
+        "ImageNet: Π-nets of ResNet18's size, with and without activations",
         {
             "imagenet_resnet18": "ResNet18",
             "imagenet_pinet18": "PiNet-18, no activation",
@@ -181,7 +181,7 @@ EXPERIMENTS = {
         medium_seeds=1,
     ),
     "faces": Experiment(
-        "Face recognition (Tables 9 to 12); on LFW below full scale",
+        "Face recognition (Tables 9 to 12)",
         {"ms1m_arcface_resnet50": "ResNet50", "ms1m_arcface_prodpoly_resnet50": "Prodpoly-ResNet50"},
         seeds=1,
         medium_seeds=3,
@@ -190,26 +190,24 @@ EXPERIMENTS = {
     ),
     "coma": _shapes(
         "coma",
-        "Faces as meshes, error against order (COMA; at small scale faces of another model, at medium scale in motion)",
+        "Faces as meshes (COMA)",
         medium=(*_BY_ORDER, "spiral_simple_2_linear", "spiral"),
     ),
-    "dfaust": _shapes(
-        "dfaust", "Bodies as meshes, error against order (DFAUST; at small scale bodies of another model)"
-    ),
+    "dfaust": _shapes("dfaust", "Bodies as meshes (DFAUST)"),
     "motions": _shapes(
         "motions",
-        "Bodies in motion as meshes, error against order (in DFAUST's place)",
+        "Bodies in motion",
         medium=(*COMPARED_SMALL, "spiral_ncp_2", "spiral_ncp_4"),
     ),
     "motions_parameters": Experiment(
-        "Bodies in motion as meshes: products, or more parameters? (not in the paper)",
+        "Bodies in motion: products or more parameters",
         _widened("model.encoder=3,22,44,88,176", "model.decoder=176,88,44,44,22,3"),
         seeds=1,
         small_seeds=2,
         medium_recipes=_widened("model.encoder=3,22,22,22,44", "model.decoder=44,44,22,22,3"),
     ),
     "motions_latent": Experiment(
-        "Bodies in motion as meshes: codes of 8 and 32 numbers (not in the paper)",
+        "Bodies in motion: codes of 8 and 32 numbers",
         {
             name: network
             for latent in (8, 32)
@@ -219,37 +217,33 @@ EXPERIMENTS = {
         medium_seeds=1,
     ),
     "motions_longer": Experiment(
-        "Bodies in motion as meshes: twice the epochs (not in the paper)",
+        "Bodies in motion: twice the epochs",
         _trained_for(600),
         seeds=1,
         medium_seeds=1,
         medium_recipes=_trained_for(80),
         small_recipes=_trained_for(20),
     ),
-    "coma_operators": _operators(
-        "coma", "Faces as meshes, spirals beside other operators (COMA; at small scale faces of another model)"
-    ),
-    "dfaust_operators": _operators(
-        "dfaust", "Bodies as meshes, spirals beside other operators (DFAUST; at small scale bodies of another model)"
-    ),
-    "motions_operators": _operators("motions", "Bodies in motion as meshes, spirals beside other operators"),
+    "coma_operators": _operators("coma", "Faces as meshes: spirals and other operators"),
+    "dfaust_operators": _operators("dfaust", "Bodies as meshes: spirals and other operators"),
+    "motions_operators": _operators("motions", "Bodies in motion: spirals and other operators"),
     "polynomial": Experiment(
-        "A certified polynomial on CIFAR-10 against its twin with ReLU (not in the paper)",
+        "A strict polynomial on CIFAR-10 and its twin with ReLU",
         {"cifar10_polynomial": "polynomial", "cifar10_polynomial_relu": "with ReLU"},
         seeds=3,
     ),
     "fashion_polynomial": Experiment(
-        "A certified polynomial on Fashion-MNIST against its twin with ReLU (not in the paper)",
+        "A strict polynomial on Fashion-MNIST and its twin with ReLU",
         {"fashion_polynomial": "polynomial", "fashion_polynomial_relu": "with ReLU"},
         seeds=3,
     ),
     "encrypted_mnist": Experiment(
-        "CCPs for encrypted inference on MNIST, in the clear (not in the paper)",
+        "CCPs for encrypted inference on MNIST, in the clear",
         {"mnist_ccp4": "CCP of order 4", "mnist_ccp8": "CCP of order 8"},
         seeds=3,
     ),
     "encrypted_fashion": Experiment(
-        "CCPs for encrypted inference on Fashion-MNIST, in the clear (not in the paper)",
+        "CCPs for encrypted inference on Fashion-MNIST, in the clear",
         {"fashion_ccp4": "CCP of order 4", "fashion_ccp8": "CCP of order 8"},
         seeds=3,
     ),

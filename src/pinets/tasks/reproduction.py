@@ -100,7 +100,8 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     words = ["pinets", "reproduce", name, "--scale", scale, "--seeds", str(seeds)]
     command = shlex.join([*words, *(word for change in changes for word in ("--set", change))])
-    page = _Page(experiment.title, command, recipes, groups, scale_changes([*recipes][-1], scale, changes), missing)
+    title = experiment.title if scale == "full" else f"{experiment.title}, {scale} scale"
+    page = _Page(title, command, recipes, groups, scale_changes([*recipes][-1], scale, changes), missing)
     draw = {"samples": _draw_samples, "shapes": _draw_shapes, "faces": _draw_faces}
     stem = name if scale == "full" else f"{name}-{scale}"
     if experiment.picture:
