@@ -1,6 +1,9 @@
 """How ``make docs`` builds the pages, and a reference from the docstrings, with Sphinx."""
 
+import re
 from importlib.metadata import version as version_of
+
+from docutils import nodes
 
 project = "pinets"
 version = release = version_of("pinets")
@@ -87,5 +90,15 @@ def link_within_the_site(app, docname, source):
         source[0] += PAGES_OF_RESULTS
 
 
+def keep_numbers_together(app, doctree, docname):
+    """A line does not break between a number and its unit, nor around ±."""
+    for text in list(doctree.findall(nodes.Text)):
+        if not isinstance(text.parent, (nodes.literal, nodes.literal_block, nodes.math, nodes.math_block)):
+            joined = re.sub(r"(?<=\d) (?=[%±])|(?<=\d) (?=mm\b)|(?<=±) (?=\d)", "\N{NO-BREAK SPACE}", text)
+            if joined != text:
+                text.parent.replace(text, nodes.Text(joined))
+
+
 def setup(app):
     app.connect("source-read", link_within_the_site)
+    app.connect("doctree-resolved", keep_numbers_together)

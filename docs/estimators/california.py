@@ -28,9 +28,11 @@ print(f"{len(formula)} terms, R² {simple.score(X_test, y_test):.3f}\n\n{formula
 print(simple.intervals(X_test, y_test))
 
 pictures = {
-    "effects": EffectsDisplay.from_estimator(net, X_test, top=3).plot(),
-    "pair": PairDisplay.from_estimator(net, "longitude", "latitude", X_test).plot(),
-    "waterfall": WaterfallDisplay.from_estimator(net, X_test.iloc[:1], X_test.iloc[:200], top=5).plot(),
+    "effects": EffectsDisplay.from_estimator(simple, X_test, top=3, target="value").plot(),
+    "pair": PairDisplay.from_estimator(simple, "longitude", "latitude", X_test, target="value").plot(),
+    "waterfall": WaterfallDisplay.from_estimator(
+        simple, X_test.iloc[:1], X_test.iloc[:200], top=5, target="value"
+    ).plot(),
     "path": PathDisplay.from_estimator(simple).plot(),
 }
 for name, picture in pictures.items():

@@ -90,7 +90,7 @@ if __name__ == "__main__":
     left, middle, right = figure.subfigures(1, 3, wspace=0.03)
     draw_law(left.subplots())
     draw_proof(middle.subplots())
-    right.suptitle("Hide: it sees only bytes", fontsize=14, fontweight="bold")
+    right.suptitle("Run it encrypted", fontsize=14, fontweight="bold")
     parts = right.subplot_mosaic([["digit", "bytes"], ["scores", "scores"]], height_ratios=(1.2, 1))
     draw_secret(parts["digit"], parts["bytes"], parts["scores"])
     figure.savefig(HERE / "gains.png", dpi=170)

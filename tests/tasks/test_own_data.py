@@ -72,6 +72,8 @@ def test_a_dry_run_names_everything_that_does_not_fit(tmp_path, capsys):
     "words, message",
     [
         (["image", "--data", "."], "there is no recipe 'image'; did you mean 'images'?"),
+        (["imagse", "--data", "."], "there is no recipe 'imagse'; did you mean 'images'?"),
+        (["nothing-like-it"], "there is no recipe 'nothing-like-it'; pinets list recipes names them all"),
         (["mine.py"], "name one, as mine.py:my_recipe"),
         (["images", "--data", "gone"], "there is no folder gone"),
         (["images", "--data", ".", "--network", "strikt"], "did you mean 'strict'?"),

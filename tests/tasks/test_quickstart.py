@@ -9,7 +9,7 @@ import torch
 from pinets import certify, orders, spec
 from pinets._progress import Progress
 from pinets.tasks.quickstart import BUDGET, Contender, contenders, load_digits, quickstart, train
-from pinets.tasks.quickstart_report import low_degrees
+from pinets.tasks.quickstart_report import low_degrees, text_table
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -35,6 +35,7 @@ def test_how_far_it_is_is_told_run_by_run(tmp_path, monkeypatch, capsys):
     assert first.startswith("quickstart: 1/2 run,")
     assert second.startswith("quickstart: 2/2 run,")
     assert f"CCP, order 2={outcome.validation:.4g}" in first + second
+    assert "±" not in text_table([outcome])  # one seed has no deviation
 
 
 def test_contenders_share_one_budget():

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pinets._nearest import did_you_mean
 from pinets.cli.arguments import positive
 from pinets.cli.parser import Parser, UsageError, Verbs, add_verb
 from pinets.cli.show import count_parameters
@@ -110,8 +111,9 @@ def read_recipe(name: str, args: argparse.Namespace) -> Recipe:
         return _from_file(target["place"], target["name"], args)
     if name.endswith(".py"):
         raise UsageError(f"a file may define several recipes: name one, as {name}:my_recipe")
-    if name in ("image", "sound", "mesh"):
-        raise UsageError(f"there is no recipe {name!r}; did you mean {'meshes' if name == 'mesh' else f'{name}s'!r}?")
+    near = did_you_mean("meshes" if name == "mesh" else name, ("images", "sounds", "meshes"))
+    if "did you mean" in near:
+        raise UsageError(f"there is no recipe {name!r}{near}")
     with values_checked(args):
         return get_recipe(name, args.scale, args.set)
 

@@ -360,7 +360,8 @@ def recipe_from_json(content: Any) -> Recipe:
 
 def _maker(name: str) -> Maker[Recipe]:
     if name not in _MAKERS:
-        raise RecipeError(f"there is no recipe {name!r}{did_you_mean(name, _MAKERS)}")
+        near = did_you_mean(name, _MAKERS) or "; pinets list recipes names them all"
+        raise RecipeError(f"there is no recipe {name!r}{near}")
     return _MAKERS[name]
 
 

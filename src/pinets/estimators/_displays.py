@@ -62,9 +62,11 @@ class EffectsDisplay:
     target: str
 
     @classmethod
-    def from_estimator(cls, estimator: PolynomialNet, X: Any = None, *, top: int = 6, output: Any = None) -> Self:
+    def from_estimator(
+        cls, estimator: PolynomialNet, X: Any = None, *, top: int = 6, output: Any = None, target: str | None = None
+    ) -> Self:
         """The effects of the ``top`` columns that move the prediction most."""
-        formula, rows = estimator.formula(X, output=output), estimator._rows(X)
+        formula, rows = estimator.formula(X, output=output, target=target), estimator._rows(X)
         raw, sources = estimator.raw_names(), estimator.columns_.sources
         found: list[tuple[float, tuple[str, Any, np.ndarray, np.ndarray]]] = []
         for number, name in enumerate(raw):
@@ -139,10 +141,18 @@ class PairDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: PolynomialNet, first: str, second: str, X: Any = None, *, output: Any = None
+        cls,
+        estimator: PolynomialNet,
+        first: str,
+        second: str,
+        X: Any = None,
+        *,
+        output: Any = None,
+        target: str | None = None,
     ) -> Self:
         """The joint effect of two columns, by name."""
-        formula, rows, names = estimator.formula(X, output=output), estimator._rows(X), estimator.encoded_names()
+        formula, rows = estimator.formula(X, output=output, target=target), estimator._rows(X)
+        names = estimator.encoded_names()
         missing = [name for name in (first, second) if name not in names]
         if missing:
             raise ValueError(f"there is no column {missing[0]!r}; the columns are {', '.join(names)}")
@@ -182,12 +192,19 @@ class WaterfallDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: PolynomialNet, row: Any, background: Any = None, *, top: int = 8, output: Any = None
+        cls,
+        estimator: PolynomialNet,
+        row: Any,
+        background: Any = None,
+        *,
+        top: int = 8,
+        output: Any = None,
+        target: str | None = None,
     ) -> Self:
         """Explain one row, given as a table of one."""
         if len(row) != 1:
             raise ValueError(f"a waterfall explains one row, got {len(row)}")
-        position, target = estimator._output(output)
+        position, name = estimator._output(output)
         found = estimator.shap_values(row, background)
         values = found.values[0] if found.values.ndim == 2 else found.values[0, position]
         raw = row.iloc[0].tolist() if hasattr(row, "iloc") else np.asarray(row)[0].tolist()
@@ -202,7 +219,7 @@ class WaterfallDisplay:
         if len(others):
             names.append(f"{len(others)} other columns")
             bars = np.append(bars, values[others].sum())
-        return cls(names, bars, float(found.base[position]), target)
+        return cls(names, bars, float(found.base[position]), target or name)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw a bar for each column, each starting where the one before ended."""
@@ -210,6 +227,7 @@ class WaterfallDisplay:
         self.ax_ = axes
         starts = self.base + np.concatenate([[0.0], np.cumsum(self.values)[:-1]])
         colors = np.where(self.values > 0, "#c05640", "#3b6fb6")
+        axes.use_sticky_edges = False  # leaves a margin beside the bars
         axes.barh(range(len(self.values)), self.values, left=starts, color=colors)
         axes.set_yticks(range(len(self.values)), self.names)
         axes.invert_yaxis()

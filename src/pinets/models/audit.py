@@ -29,9 +29,9 @@ pinets audit --out docs/audit.md
 ```
 
 {table}
-*Polynomial*: whether the network, or the part of it that is built, is one at inference, with its exact degree; long
-degrees as powers. *In the way*: the operations that break it. *Multiplications*: in convolutions and matrix products,
-for one input. *What the norm costs*: accuracy lost, as the papers report it, when the norm is replaced by one that is
+*Polynomial*: whether the network, or the part of it that is built, is one at inference, and if not, the operations in
+the way. *Degree*: exact, or a bound; long ones as powers. *Multiplications*: in convolutions and matrix products, for
+one input. *What the norm costs*: accuracy lost, as the papers report it, when the norm is replaced by one that is
 affine at inference. Networks for 224 pixels are certified at 64, where they have the same layers. Scales that start at
 0 are switched on, since they would hide the products of a fresh network.
 
@@ -155,15 +155,15 @@ def page(rows: list[Audited]) -> str:
 
 def table(rows: list[Audited]) -> str:
     """The audit as a table in Markdown."""
-    titles = ("network", "polynomial", "degree", "in the way", "parameters", "multiplications", "what the norm costs")
+    titles = ("network", "polynomial", "degree", "parameters", "multiplications", "what the norm costs")
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for row in rows:
         highest = row.certificate.degree or row.certificate.bound
         degree = "" if highest is None else f"{'' if row.certificate.degree else 'at most '}{as_power(highest)}"
         lines.append(
-            f"| {row.network.name} ({row.network.part}) | {'yes' if row.certificate.polynomial else 'no'} | "
-            f"{degree} | {row.in_the_way} | {row.parameters:,} | "
-            f"{row.multiplications:,} | {row.network.norm_cost} |"
+            f"| {row.network.name} ({row.network.part}) | "
+            f"{'yes' if row.certificate.polynomial else f'no: {row.in_the_way}'} | {degree} | "
+            f"{row.parameters:,} | {row.multiplications:,} | {row.network.norm_cost} |"
         )
     return "\n".join(lines) + "\n"
 

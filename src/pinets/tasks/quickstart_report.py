@@ -26,11 +26,17 @@ def _rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
             outcome.contender.label,
             f"{outcome.contender.parameters:,}",
             outcome.degree,
-            f"{100 * outcome.mean:.1f} ± {100 * outcome.deviation:.1f} %",
+            _accuracy(outcome),
             f"{outcome.seconds:.1f}",
         ]
         for outcome in outcomes
     ]
+
+
+def _accuracy(outcome: Outcome) -> str:
+    """The mean, and the deviation where there are several seeds."""
+    deviation = f" ± {100 * outcome.deviation:.1f}" if len(outcome.accuracies) > 1 else ""
+    return f"{100 * outcome.mean:.1f}{deviation} %"
 
 
 def text_table(outcomes: Sequence[Outcome]) -> str:
@@ -53,10 +59,10 @@ def render(outcomes: Sequence[Outcome], digits: Digits) -> str:
     page.section(
         "Results",
         paragraph(
-            f"Test accuracy, mean and standard deviation over {seeds} seed{'s' if seeds > 1 else ''}. All models have "
-            f"the same training ({epochs} epochs of AdamW, the better of two weight decays by the validation set) and, "
-            f"but for the linear one, the same budget of parameters. The degree is certified: read off the network's "
-            f"graph and confirmed with numbers."
+            f"Test accuracy, {f'mean and standard deviation over {seeds} seeds' if seeds > 1 else 'one seed'}. "
+            f"All models have the same training ({epochs} epochs of AdamW, the better of two weight decays by the "
+            f"validation set) and, but for the linear one, the same budget of parameters. The degree is certified: "
+            f"read off the network's graph and confirmed with numbers."
         ),
         table(_HEADER, _rows(outcomes), strong=[list(outcomes).index(best)]),
     )
