@@ -64,6 +64,15 @@ def test_nested_variances_multiply_up_to_the_wanted_shares(skip, order):
     assert all(min(step.body, step.bias, step.skip) >= 0 for step in steps)
 
 
+@pytest.mark.parametrize("skip", [0.0, 0.5])
+def test_an_order_whose_moments_exceed_all_floats_is_refused(skip):
+    first, steps = nested_variances(150, features=1, skip=skip)
+    assert first > 0
+    assert all(step.body > 0 for step in steps)
+    with pytest.raises(ValueError, match=r"order 200 is too high for 1 features: E \|z\|\^400"):
+        nested_variances(200, features=1, skip=skip)
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_assertion_notices_a_bad_start(model):
     layer = model(64, 64, rank=64, order=4)
