@@ -136,3 +136,10 @@ def test_factoring_a_bias_keeps_the_function_and_it_can_be_set_where_it_can_be_m
     torch.testing.assert_close(factored.bias, 2 * before)
     with pytest.raises(ValueError, match="a bias of 3 numbers factored through 2 cannot take this value"):
         factored.bias = torch.tensor([5.0, 6.0, 7.0])
+
+
+def test_a_factored_bias_of_complex_numbers_can_be_set():
+    layer = NCP(4, 3, rank=5, order=2, bias_size=5, dtype=torch.complex64)
+    wanted = torch.randn(5, dtype=torch.complex64)
+    layer.steps[0].body.bias = wanted
+    torch.testing.assert_close(layer.steps[0].body.bias, wanted, rtol=1e-3, atol=1e-3)

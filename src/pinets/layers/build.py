@@ -84,7 +84,8 @@ def _require_affine(operator: nn.Module, fan_in: int, *, bias: bool) -> None:
     with evaluating(operator), torch.no_grad(), torch.autocast(device.type, enabled=False):
         for spatial in _PROBED:
             x, y = (
-                torch.randn(3, fan_in, *spatial, generator=generator, dtype=dtype, device="cpu").to(device) for _ in "xy"
+                torch.randn(3, fan_in, *spatial, generator=generator, dtype=dtype, device="cpu").to(device)
+                for _ in "xy"
             )
             try:
                 constant = operator(torch.zeros_like(x))
