@@ -156,6 +156,27 @@ class TestBadInput:
             )
 
         assert model(4, 3, rank=2, order=2, op=low_rank)(torch.ones(2, 4)).shape == (2, 3)
+        with torch.autocast("cpu", dtype=torch.bfloat16):  # whose rounding is no lack of linearity
+            model(4, 3, rank=2, order=2, op=low_rank)
+
+    def test_operator_without_parameters_on_the_meta_device(self, model):
+        class Reversed(nn.Module):
+            def forward(self, x):
+                return x.flip(-1)
+
+        with torch.device("meta"):
+            layer = model(4, 4, rank=4, order=2, op=lambda *_, **__: Reversed())
+        torch.testing.assert_close(layer.start(torch.arange(4.0)), torch.tensor([3.0, 2.0, 1.0, 0.0]))
+
+
+@pytest.mark.parametrize("model", [CCP, NCP, NCPSkip])
+def test_a_symbolic_trace_keeps_the_checks(model):
+    """Feature extraction and quantization in graph mode trace networks with torch.fx."""
+    layer, z = nn.Sequential(model(4, 3, rank=5, order=3), nn.Linear(3, 2)), torch.randn(2, 4)
+    traced = torch.fx.symbolic_trace(layer)
+    torch.testing.assert_close(traced(z), layer(z), rtol=0, atol=0)
+    with pytest.raises(ValueError, match="expects 4 features on the last axis"):
+        traced(torch.randn(2, 5))
 
 
 def test_every_slot_calls_its_hooks():

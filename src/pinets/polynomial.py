@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 __all__ = ["Polynomial", "Source", "Step"]
 
@@ -105,13 +105,14 @@ class Polynomial(nn.Module):
         return 1 + len(self.steps)
 
     def forward(self, z: Tensor) -> Tensor:
-        _require_input_fits(self, z)
+        _require_input_fits(z, type(self).__name__, *_channels(self.start))
         x = self.start(z)
         for step in self.steps:
             x = step(z, x)
         return self.head(x)
 
 
+@fx.wrap
 def _require_gate_fits(gate: Tensor, body: Tensor) -> None:
     """A gate may be broadcast over the state (a vector over a map), never the other way round."""
     if gate.ndim != body.ndim or any(g not in (b, 1) for g, b in zip(gate.shape, body.shape, strict=True)):
@@ -121,14 +122,20 @@ def _require_gate_fits(gate: Tensor, body: Tensor) -> None:
         )
 
 
-def _require_input_fits(polynomial: Polynomial, z: Tensor) -> None:
-    """Check the width and the type of the input. Values are not read, which would make a GPU wait."""
-    name, start, shape = type(polynomial).__name__, polynomial.start, tuple(z.shape)
-    if not (z.is_floating_point() or z.is_complex()):
-        raise TypeError(f"{name} takes floating-point input, got {z.dtype}; convert it with z.float()")
-    if isinstance(start, nn.Linear) and shape[-1:] != (start.in_features,):
-        raise ValueError(f"{name} expects {start.in_features} features on the last axis, got shape {shape}")
+def _channels(start: nn.Module) -> tuple[int, str, int]:
+    """How many features or channels an operator takes, and on which axis; 0 where that is not known."""
+    if isinstance(start, nn.Linear):
+        return start.in_features, "features on the last axis", -1
     if isinstance(start, nn.modules.conv._ConvNd):
         axis = -1 - len(start.kernel_size)
-        if shape[axis : axis + 1] != (start.in_channels,):
-            raise ValueError(f"{name} expects {start.in_channels} channels on axis {axis}, got shape {shape}")
+        return start.in_channels, f"channels on axis {axis}", axis
+    return 0, "", -1
+
+
+@fx.wrap
+def _require_input_fits(z: Tensor, name: str, channels: int, where: str, axis: int) -> None:
+    """Check the width and the type of the input. Values are not read, which would make a GPU wait."""
+    if not (z.is_floating_point() or z.is_complex()):
+        raise TypeError(f"{name} takes floating-point input, got {z.dtype}; convert it with z.float()")
+    if channels and (z.ndim < -axis or z.shape[axis] != channels):
+        raise ValueError(f"{name} expects {channels} {where}, got shape {tuple(z.shape)}")

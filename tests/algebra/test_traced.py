@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import nn
@@ -166,3 +169,11 @@ def test_what_writes_into_a_tensor_is_rewritten():
 
     found = certify(InPlace(), torch.randn(1, 3))
     assert (found.polynomial, found.degree) == (True, 2)
+
+
+def test_threads_trace_at_the_same_time_and_can_print_afterwards():
+    model, z, streams = CCP(4, 2, rank=3, order=3), torch.randn(2, 4), (sys.stdout, sys.stderr)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: certify(model, z).degree, range(12)))
+    assert found == [3] * 12
+    assert (sys.stdout, sys.stderr) == streams

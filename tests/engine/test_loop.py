@@ -168,3 +168,38 @@ def test_two_networks_and_a_moving_average(toy, tmp_path):
 def test_nonsense_plans_are_refused():
     with pytest.raises(ValueError, match="steps_per_epoch must be at least 1, got 0"):
         Plan(steps=3, steps_per_epoch=0)
+
+
+class Listed(list):
+    """Batches as a list, with the state that a run needs."""
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+def test_batches_without_end_or_state_are_refused_at_once(toy, accelerator, tmp_path):
+    task = toy.classifier(accelerator)
+    task.batches = [next(iter(task.batches))]
+    with pytest.raises(TypeError, match=r"need state_dict and load_state_dict, .* got list"):
+        fit(task, toy.PLAN, start(tmp_path / "list"), accelerator)
+    task.batches = Listed()
+    with pytest.raises(ValueError, match="Listed, are exhausted"):
+        fit(task, toy.PLAN, start(tmp_path / "empty"), accelerator)
+
+
+def test_metrics_may_be_tensors(toy, accelerator, tmp_path):
+    task = toy.classifier(accelerator)
+    evaluate = task.evaluate
+    task.evaluate = lambda split: {name: torch.tensor(value) for name, value in evaluate(split).items()}
+    run = start(tmp_path)
+    result = fit(task, Plan(steps=2, steps_per_epoch=2), run, accelerator)
+    assert isinstance(result["test"]["accuracy"], float)
+    assert run.result()["test"] == pytest.approx(result["test"])
+
+
+def test_a_plan_is_of_whole_updates():
+    with pytest.raises(ValueError, match=r"steps must be a whole number of updates, got 7\.5"):
+        Plan(steps=7.5, steps_per_epoch=1)

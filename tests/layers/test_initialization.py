@@ -64,6 +64,15 @@ def test_nested_variances_multiply_up_to_the_wanted_shares(skip, order):
     assert all(min(step.body, step.bias, step.skip) >= 0 for step in steps)
 
 
+@pytest.mark.parametrize("skip", [0.0, 0.5])
+def test_an_order_whose_moments_exceed_all_floats_is_refused(skip):
+    first, steps = nested_variances(150, features=1, skip=skip)
+    assert first > 0
+    assert all(step.body > 0 for step in steps)
+    with pytest.raises(ValueError, match=r"order 200 is too high for 1 features: E \|z\|\^400"):
+        nested_variances(200, features=1, skip=skip)
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_assertion_notices_a_bad_start(model):
     layer = model(64, 64, rank=64, order=4)
@@ -127,3 +136,10 @@ def test_factoring_a_bias_keeps_the_function_and_it_can_be_set_where_it_can_be_m
     torch.testing.assert_close(factored.bias, 2 * before)
     with pytest.raises(ValueError, match="a bias of 3 numbers factored through 2 cannot take this value"):
         factored.bias = torch.tensor([5.0, 6.0, 7.0])
+
+
+def test_a_factored_bias_of_complex_numbers_can_be_set():
+    layer = NCP(4, 3, rank=5, order=2, bias_size=5, dtype=torch.complex64)
+    wanted = torch.randn(5, dtype=torch.complex64)
+    layer.steps[0].body.bias = wanted
+    torch.testing.assert_close(layer.steps[0].body.bias, wanted, rtol=1e-3, atol=1e-3)

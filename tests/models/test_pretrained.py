@@ -87,6 +87,8 @@ def test_resolved_weights_know_their_inputs():
     known = found.preprocessing
     by_hand = (pixels.double() / 255 - known["mean"][0]) / known["std"][0]
     torch.testing.assert_close(found.card.prepare(pixels).double(), by_hand, rtol=1e-5, atol=1e-5)
+    with pytest.raises(TypeError, match=r"from bytes, 0 to 255, got torch\.float32"):
+        found.card.prepare(pixels / 255)
 
 
 @pytest.mark.parametrize(

@@ -260,6 +260,25 @@ def test_bad_arguments_are_refused_with_the_rule(arguments, error, message):
         create_model("prodpoly_resnet18_cifar", **arguments)
 
 
+@pytest.mark.parametrize(
+    "name, arguments, error",
+    [
+        ("polynext_cifar", {"in_channels": 0}, ValueError),
+        ("polynext_cifar", {"width": -4}, ValueError),
+        ("ncp_generator", {"latent": 0}, ValueError),
+        ("linear_generator", {"width": -4}, ValueError),
+        ("ccp4_conv_cifar", {"stride": 0}, ValueError),
+        ("sngan_discriminator", {"width": None}, TypeError),
+        ("resnet18_cifar", {"num_classes": "10"}, TypeError),
+        ("resnet18_cifar", {"num_classes": 2.5}, TypeError),
+    ],
+)
+def test_sizes_of_every_model_are_refused_by_name(name, arguments, error):
+    ((key, value),) = arguments.items()
+    with pytest.raises(error, match=f"{key} must be .*, got {value!r}"):
+        create_model(name, **arguments)
+
+
 @pytest.mark.parametrize("name", list_models())
 def test_every_entry_says_what_it_is(name):
     entry = model_entry(name)

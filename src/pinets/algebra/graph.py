@@ -30,7 +30,8 @@ from pinets.algebra.rules import KNOWN, apply, enclose
 
 __all__ = ["Graph", "TraceError", "call_apart", "graph_of", "quiet"]
 
-_CALLING = threading.RLock()  # other tensors are put into a network for the time of a call
+# one thread at a time: `call_apart` puts other tensors into a network, and tracing changes what all threads share
+_CALLING = threading.RLock()
 
 
 class TraceError(ValueError):
@@ -213,16 +214,20 @@ def _decompositions() -> dict[Any, Any]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silence torch's warnings and logs while it traces: the error that it raises says what matters."""
-    before = logging.root.manager.disable
-    logging.disable(max(before, logging.ERROR))
-    try:
-        nowhere = io.StringIO()
-        with warnings.catch_warnings(), contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
+    """Silence torch's warnings and logs while it traces, in one thread at a time.
+
+    The error that torch raises says what matters.
+    """
+    with _CALLING:
+        before = logging.root.manager.disable
+        logging.disable(max(before, logging.ERROR))
+        try:
+            nowhere = io.StringIO()
+            with warnings.catch_warnings(), contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+                warnings.simplefilter("ignore")
+                yield
+        finally:
+            logging.disable(before)
 
 
 def _operation(

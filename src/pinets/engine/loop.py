@@ -6,10 +6,9 @@ import atexit
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain, repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +31,7 @@ from pinets.engine.randomness import (
     torch_random_state,
 )
 from pinets.engine.run import RunFolder
-from pinets.engine.task import Task
+from pinets.engine.task import Split, StatefulBatches, Task
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -60,7 +59,10 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name in ("steps", "steps_per_epoch", "checkpoint_every", "log_every"):
-            require_range(name, getattr(self, name), at_least=1)
+            value = getattr(self, name)
+            require_range(name, value, at_least=1)
+            if value != int(value):
+                raise ValueError(f"{name} must be a whole number of updates, got {value}")
 
     def epoch(self, step: int) -> int:
         """The epoch a step belongs to; the first is 1."""
@@ -129,6 +131,11 @@ def fit(
         The content of ``result.json``: the steps, the seconds, the metrics of the last epoch's validation and of the
         test, with its protocol where the task names one. The test split is evaluated here, once.
     """
+    if not isinstance(task.batches, StatefulBatches):
+        raise TypeError(
+            "a task's batches need state_dict and load_state_dict, so that a run resumes where it stopped, as "
+            f"pinets.data.Batches and torchdata's StatefulDataLoader have; got {type(task.batches).__name__}"
+        )
     if accelerator.device.type == "cpu":
         keep_memory()
     checkpoints = Checkpoints(run.checkpoints_folder, run.owner())
@@ -139,7 +146,7 @@ def fit(
         position = _resume(task, checkpoints, log, accelerator)
         with Progress(title, plan.steps, position.step, main=accelerator.is_main_process) as bar:
             _train(task, plan, position, checkpoints, log, bar, accelerator)
-            test = task.evaluate("test")
+            test = _evaluate(task, "test")
             if test:
                 bar.say("test: " + _numbers(test))
         log.write("test", plan.steps, plan.epoch(plan.steps), test)
@@ -172,7 +179,7 @@ def _train(
     accelerator: Accelerator,
 ) -> None:
     clock = time.monotonic() - position.seconds
-    batches = chain.from_iterable(repeat(task.batches))  # epoch after epoch
+    batches = _epoch_after_epoch(task.batches)
     while position.step < plan.steps:
         batch: Any = None
         drawn: dict[str, Any] = {}
@@ -220,9 +227,23 @@ def _train(
         _save(task, position, checkpoints, log, accelerator)
 
 
+def _epoch_after_epoch(batches: StatefulBatches) -> Iterator[Any]:
+    empty = 0
+    while empty < 2:  # a run that is resumed at the end of an epoch begins with an empty rest
+        empty += 1
+        for batch in batches:
+            empty = 0
+            yield batch
+    raise ValueError(f"the task's batches, {type(batches).__name__}, are exhausted: an epoch had none")
+
+
+def _evaluate(task: Task, split: Split) -> dict[str, float]:
+    return {name: float(value) for name, value in task.evaluate(split).items()}
+
+
 def _validate(task: Task, plan: Plan, position: _Position, log: Log, bar: Progress, accelerator: Accelerator) -> None:
     _share_buffers(task, accelerator)
-    metrics = task.evaluate("validation")
+    metrics = _evaluate(task, "validation")
     log.write("validation", position.step, plan.epoch(position.step), metrics)
     if metrics:
         bar.say(f"epoch {plan.epoch(position.step)}: {_numbers(metrics)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -22,6 +22,7 @@ Split = Literal["validation", "test"]
 Reduce = Callable[[Tensor], Tensor]  # sums a tensor over all processes
 
 
+@runtime_checkable
 class StatefulBatches(Protocol):
     """One process's share of the training batches, for instance :class:`pinets.data.Batches`.
 

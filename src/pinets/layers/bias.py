@@ -40,7 +40,8 @@ class FactoredBias(nn.Module):
         """The vector that gives this bias, for ``operator.bias = ...``; an error if there is none."""
         if bias.is_meta:
             return bias.new_ones(self.weight.shape[0])
-        columns, wanted = self.weight.detach().T.double(), bias.detach().double()[:, None]
+        double = torch.promote_types(bias.dtype, torch.float64)
+        columns, wanted = self.weight.detach().T.to(double), bias.detach().to(double)[:, None]
         vector = torch.linalg.pinv(columns) @ wanted
         rounding = torch.finfo(bias.dtype).eps * float(columns.abs().sum(1).max())  # of the factor, in half precision
         if not torch.allclose(columns @ vector, wanted, rtol=1e-4, atol=max(1e-6, rounding)):

@@ -79,10 +79,14 @@ def _require_affine(operator: nn.Module, fan_in: int, *, bias: bool) -> None:
         return  # no numbers to check with; `certify` still checks the structure
     generator = torch.Generator().manual_seed(0)
     dtype = torch.get_default_dtype() if parameter is None else parameter.dtype
-    device = None if parameter is None else parameter.device
-    with evaluating(operator), torch.no_grad():
+    device = torch.device("cpu") if parameter is None else parameter.device
+    # in mixed precision, rounding would look like a lack of linearity
+    with evaluating(operator), torch.no_grad(), torch.autocast(device.type, enabled=False):
         for spatial in _PROBED:
-            x, y = (torch.randn(3, fan_in, *spatial, generator=generator, dtype=dtype).to(device) for _ in "xy")
+            x, y = (
+                torch.randn(3, fan_in, *spatial, generator=generator, dtype=dtype, device="cpu").to(device)
+                for _ in "xy"
+            )
             try:
                 constant = operator(torch.zeros_like(x))
                 left, right = operator(x + y) + constant, operator(x) + operator(y)

@@ -80,6 +80,10 @@ def nested_variances(order: int, features: int, *, skip: float = 0.0) -> tuple[f
     for degree, share in enumerate(degree_shares(order)):
         moment *= 1 + 2 * degree / features
         wanted.append(share / moment)
+    if wanted[-1] == 0:
+        raise ValueError(
+            f"order {order} is too high for {features} features: E |z|^{2 * order} of normal input exceeds all floats"
+        )
     steps: list[StepVariances] = []
     while len(wanted) > 1:
         ratio = skip

@@ -88,6 +88,8 @@ class Card:
         known = self.preprocessing
         if not isinstance(known, dict) or known.get("kind") != "Normalize":
             raise ValueError(f"{self.name} has no normalisation of images to apply, but {known!r}")
+        if pixels.is_floating_point():
+            raise TypeError(f"images are prepared from bytes, 0 to {known['maximum']:g}, got {pixels.dtype}")
         mean, std = (torch.tensor(known[key]).view(-1, 1, 1) for key in ("mean", "std"))
         return (pixels / known["maximum"] - mean) / std
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from numbers import Integral
 from typing import Literal, TypeVar
 
 import torch
@@ -109,6 +110,8 @@ class Classifier(nn.Module):
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the classifier by a fresh one, initialised as torch does; 0 classes for none."""
+        if isinstance(num_classes, bool) or not isinstance(num_classes, Integral):
+            raise TypeError(f"num_classes must be an int, got {num_classes!r} of type {type(num_classes).__name__}")
         if num_classes < 0:
             raise ValueError(f"num_classes must be at least 0, got {num_classes}")
         self.num_classes = num_classes

@@ -12,6 +12,7 @@ from torch import nn
 
 from pinets._files import PathLike
 from pinets._nearest import did_you_mean
+from pinets.layers.build import check_at_least_one
 
 __all__ = ["ModelEntry", "build_model", "create_model", "list_models", "model_entry", "register"]
 
@@ -38,6 +39,7 @@ class ModelEntry:
 
 
 _ENTRIES: dict[str, ModelEntry] = {}
+_MAY_BE_ZERO = ("num_classes", "local_convs")  # checked where they are used; all other whole numbers are sizes
 
 
 def register(
@@ -102,8 +104,10 @@ def create_model(name: str, *, pretrained: bool | PathLike = False, **arguments:
 def build_model(name: str, **arguments: Any) -> nn.Module:
     """As :func:`create_model`, but never with weights: for names and arguments from a stranger's file."""
     build = model_entry(name).build
-    taken = [key for key in inspect.signature(build).parameters if key not in ("args", "kwargs")]
-    for key in arguments:
+    taken = {key: value for key, value in inspect.signature(build).parameters.items() if key not in ("args", "kwargs")}
+    for key, value in arguments.items():
         if key not in taken:
             raise TypeError(f"{name} has no argument {key!r}{did_you_mean(key, taken)}")
+        if taken[key].annotation == "int" and key not in _MAY_BE_ZERO:
+            check_at_least_one(key, value)
     return build(**arguments)
