@@ -62,6 +62,15 @@ def test_dry_run_writes_nothing(capsys, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_recipe_that_is_a_value_in_a_file_has_variants_too(capsys, tmp_path):
+    file = tmp_path / "values_in_a_file.py"
+    file.write_text("from pinets.tasks import get_recipe\nmine = get_recipe('cifar10_resnet18', 'small')\n")
+    assert main(["train", f"{file}:mine:epochs=2", "--set", "batch=10", "--dry-run", "--data", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    values = json.loads(shown[: shown.index("\n}") + 2])
+    assert (values["name"], values["epochs"], values["batch"]) == ("cifar10_resnet18-epochs=2", 2, 10)
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
