@@ -7,6 +7,7 @@ import json
 import pytest
 
 from pinets.cli import main
+from pinets.data import load
 from pinets.tasks import list_recipes
 
 
@@ -91,6 +92,16 @@ def test_a_recipe_that_is_a_value_in_a_file_has_variants_too(capsys, tmp_path):
 def test_wrong_usage_is_told_and_has_code_2(capsys, arguments, message):
     assert main(arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def test_what_to_put_where_has_a_line_for_each_file(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("pinets.tasks.train", lambda *_, **__: load("mnist", tmp_path, download=False))
+    assert main(["train", "mnist_ccp4", "--scale", "small", "--out", str(tmp_path / "runs")]) == 1
+    first, *lines, last = capsys.readouterr().err.splitlines()
+    assert first == f"pinets train: mnist is not in {tmp_path} (downloading was not allowed)"
+    assert lines[0] == f"  put these files into {tmp_path / 'mnist'}:"
+    assert [line.partition("(md5:")[0][-8:] for line in lines[1:]] == ["byte.gz "] * 4
+    assert last.endswith("PINETS_DATA (--data)")
 
 
 def test_missing_runs_are_named_and_have_code_1(capsys, tmp_path):
