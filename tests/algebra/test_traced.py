@@ -170,5 +170,5 @@ def test_what_writes_into_a_tensor_is_rewritten():
 
 def test_a_layer_whose_shape_does_not_fit_is_named():
     network = nn.Sequential(nn.Linear(4, 3), nn.Sequential(nn.Linear(3, 3), nn.Linear(7, 2)))
-    with pytest.raises(RuntimeError, match=r"1\.1 \(Linear\): mat1 and mat2 shapes cannot be multiplied \(1x3 and 7x2\)"):
+    with pytest.raises(RuntimeError, match=r"^1\.1 \(Linear\): mat1 and mat2 shapes cannot be multiplied"):
         trace(network)

@@ -157,7 +157,7 @@ def graph_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> Graph:
 
 @torch.no_grad()
 def _require_runs(model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-    """Raise the network's own error if it does not run on these inputs, with the layer to which torch's error belongs."""
+    """Raise the network's own error if it does not run on these inputs, and name the layer where it is torch's."""
     try:
         call_apart(model, inputs)
     except RuntimeError as error:
