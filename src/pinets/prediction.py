@@ -252,7 +252,9 @@ def _by_kind(inputs: Sequence[str | Path]) -> Iterator[tuple[str, list[str]]]:
     for given in map(Path, inputs):
         if not given.exists():
             raise MissingDataError(f"there is no file or folder {given}")
-        files = files_in(given, _KNOWN) if given.is_dir() else [given]
+        files = [given]
+        if given.is_dir():  # a table beside images or sounds is a list of them, not inputs
+            files = files_in(given, {*IMAGE_SUFFIXES, *SOUND_SUFFIXES}) or files_in(given, _TABLES)
         if not files:
             raise DataError(f"{given} holds no images, sounds or tables")
         for path in files:
@@ -302,9 +304,9 @@ def _read_array(path: str) -> Tensor:
 
 
 def _read_csv(path: str) -> Tensor:
-    """The numbers of a table; a first line without any number holds the names of the columns."""
+    """The numbers of a table; a first line of texts without numbers holds the names of the columns."""
     lines = [(number, line) for number, line in enumerate(read_table(path), start=1) if line]
-    if lines and not any(map(_is_number, lines[0][1])):
+    if lines and any(map(_is_text, lines[0][1])) and not any(map(_is_number, lines[0][1])):
         lines = lines[1:]
     if not lines:
         raise DataError(f"{path}: holds no rows of numbers")
@@ -316,7 +318,13 @@ def _read_csv(path: str) -> Tensor:
 
 
 def _is_number(cell: str) -> bool:
+    return not _is_text(cell) and math.isfinite(float(cell or "nan"))
+
+
+def _is_text(cell: str) -> bool:
+    """Whether a cell is neither a number nor missing, empty or NaN."""
     try:
-        return math.isfinite(float(cell))
+        float(cell or "nan")
     except ValueError:
-        return False
+        return True
+    return False

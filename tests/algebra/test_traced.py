@@ -177,3 +177,9 @@ def test_threads_trace_at_the_same_time_and_can_print_afterwards():
         found = list(pool.map(lambda _: certify(model, z).degree, range(12)))
     assert found == [3] * 12
     assert (sys.stdout, sys.stderr) == streams
+
+
+def test_a_layer_whose_shape_does_not_fit_is_named():
+    network = nn.Sequential(nn.Linear(4, 3), nn.Sequential(nn.Linear(3, 3), nn.Linear(7, 2)))
+    with pytest.raises(RuntimeError, match=r"^1\.1 \(Linear\): mat1 and mat2 shapes cannot be multiplied"):
+        trace(network)

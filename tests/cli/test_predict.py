@@ -84,6 +84,8 @@ def test_a_table_goes_through_a_model_row_by_row(tmp_path, capsys):
         ("1,2,\n4,5,6\n", "line 1: expected 3 numbers, got '1,2,'"),  # no line of names: it has numbers
         ("1,2,3x\n4,5,6\n", "line 1: expected 3 numbers, got '1,2,3x'"),
         ("a,b,c\n", "holds no rows of numbers"),
+        ("nan,nan,nan\n1,2,3\n", "line 1: expected 3 numbers, got 'nan,nan,nan'"),  # a row, not names of columns
+        (",,\n1,2,3\n", "line 1: expected 3 numbers, got ',,'"),
         ("1,2," + "3" * 200_000, "t.csv: must be comma-separated values"),
         ("1,2,\xff\n", "t.csv: must be text in UTF-8"),
     ],
@@ -130,6 +132,15 @@ def test_an_onnx_file_gets_numbers_of_its_type(dtype, tmp_path):
     (tmp_path / "rows.csv").write_text("1,2,3\n")
     (found,) = predict(tmp_path / "m.onnx", [tmp_path / "rows.csv"])
     assert found.scores == pytest.approx(network(row)[0].tolist(), rel=1e-2)
+
+
+def test_a_list_beside_images_is_no_table_of_inputs(tiny_run, digit, tmp_path, capsys):
+    (digit[0].parent / "labels.csv").write_text("file,label\nthree.png,3\n")
+    assert main(["predict", str(tiny_run[0]), str(digit[0].parent)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "rows.csv").write_text("1,2,3\n")
+    assert len(predict("CCP(3, 2, rank=2, order=2)", [tmp_path / "tables"])) == 1
 
 
 def test_in_a_folder_what_is_hidden_or_no_file_is_left_out(tiny_run, digit, capsys):

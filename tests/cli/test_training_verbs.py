@@ -7,6 +7,7 @@ import json
 import pytest
 
 from pinets.cli import main
+from pinets.data import load
 from pinets.tasks import list_recipes
 
 
@@ -62,6 +63,15 @@ def test_dry_run_writes_nothing(capsys, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_recipe_that_is_a_value_in_a_file_has_variants_too(capsys, tmp_path):
+    file = tmp_path / "values_in_a_file.py"
+    file.write_text("from pinets.tasks import get_recipe\nmine = get_recipe('cifar10_resnet18', 'small')\n")
+    assert main(["train", f"{file}:mine:epochs=2", "--set", "batch=10", "--dry-run", "--data", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    values = json.loads(shown[: shown.index("\n}") + 2])
+    assert (values["name"], values["epochs"], values["batch"]) == ("cifar10_resnet18-epochs=2", 2, 10)
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -82,6 +92,16 @@ def test_dry_run_writes_nothing(capsys, tmp_path):
 def test_wrong_usage_is_told_and_has_code_2(capsys, arguments, message):
     assert main(arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def test_what_to_put_where_has_a_line_for_each_file(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("pinets.tasks.train", lambda *_, **__: load("mnist", tmp_path, download=False))
+    assert main(["train", "mnist_ccp4", "--scale", "small", "--out", str(tmp_path / "runs")]) == 1
+    first, *lines, last = capsys.readouterr().err.splitlines()
+    assert first == f"pinets train: mnist is not in {tmp_path} (downloading was not allowed)"
+    assert lines[0] == f"  put these files into {tmp_path / 'mnist'}:"
+    assert [line.partition("(md5:")[0][-8:] for line in lines[1:]] == ["byte.gz "] * 4
+    assert last.endswith("PINETS_DATA (--data)")
 
 
 def test_missing_runs_are_named_and_have_code_1(capsys, tmp_path):

@@ -41,5 +41,7 @@ def test_what_is_missing_is_told(files, capsys):
     assert "has no dataset" in capsys.readouterr().err
     assert main(["verify", MODEL, "--eps", "0.1", *files[:2]]) == 2
     assert "given together" in capsys.readouterr().err
+    assert main(["verify", "mnist_ccp2_robust", "--eps", "-1"]) == 2  # as it was given, not in normalised pixels
+    assert "--eps must be at least 0, got -1.0" in capsys.readouterr().err
     assert main(["verify", MODEL, "--eps", "0.1", *files, "--range", "1,0"]) == 2
     assert "expected LOW,HIGH such as 0,1" in capsys.readouterr().err

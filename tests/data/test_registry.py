@@ -177,19 +177,29 @@ DOWNLOADED = [name for name, data_set in DATA_SETS.items() if data_set.archive o
 
 @pytest.mark.parametrize("name", sorted(set(DATA_SETS) - set(DOWNLOADED)))
 def test_sets_without_a_download_say_what_to_do(tmp_path, name):
-    with pytest.raises(MissingDataError, match=rf"{name} is not in .*(get|put) .*PINETS_DATA"):
+    with pytest.raises(MissingDataError, match=rf"(?s){name} is not in .*(get|put) .*PINETS_DATA"):
         load(name, tmp_path / "none", fetch=OFFLINE)
 
 
 @pytest.mark.parametrize("name", DOWNLOADED)
 def test_every_download_says_what_to_put_where(tmp_path, name):
-    with pytest.raises(MissingDataError, match=rf"{name} is not in .*put .*http\S+ \((md5|sha256):[0-9a-f]+\)"):
+    with pytest.raises(MissingDataError, match=rf"(?s){name} is not in .*put .*http\S+ \((md5|sha256):[0-9a-f]+\)"):
         load(name, tmp_path, fetch=OFFLINE)
+
+
+def test_data_of_ones_own_without_their_folder_say_where_they_were_looked_for(tmp_path, monkeypatch):
+    """As of a run whose folder of data was moved: it is not the folder of all data sets that is damaged."""
+    monkeypatch.setenv("PINETS_DATA", str(tmp_path))
+    (tmp_path / "cifar-10-batches-bin").mkdir()
+    with pytest.raises(MissingDataError, match=rf"bin holds no images; .* name their folder, .* {tmp_path} is taken"):
+        load("labelled_pictures")
+    with pytest.raises(DataError, match=r"bin holds no images$"):
+        load("labelled_pictures", tmp_path)
 
 
 @pytest.mark.parametrize("name", ["imagenet", "image_folder", "shards"])
 def test_sets_to_bring_say_so(tmp_path, name):
-    with pytest.raises(MissingDataError, match=rf"{name} is not in .*put .*train"):
+    with pytest.raises(MissingDataError, match=rf"(?s){name} is not in .*put .*train"):
         load(name, tmp_path / "none", fetch=OFFLINE)
 
 

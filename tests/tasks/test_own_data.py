@@ -110,6 +110,16 @@ def test_sounds_of_any_rate_become_clips_of_their_loudest_second(tmp_path):
     assert ((peaks - expected).abs() <= 25).all()
 
 
+@pytest.mark.parametrize("parts, sizes", [(("val",), [3, 1, 2]), (("val", "test"), [4, 2, 2])])
+def test_sounds_in_folders_of_their_own_are_used(tmp_path, parts, sizes):
+    """As for images: a single folder beside train/ is the test set, whatever its name."""
+    for part, count in (("train", 4), *((part, 2) for part in parts)):
+        for number in range(count):
+            write_tone(tmp_path / part / "high" / f"{number}.wav", 2000.0)
+    splits = load("sound_folder", tmp_path)
+    assert [len(part) for part in (splits.train, splits.validation, splits.test)] == sizes
+
+
 def test_meshes_are_described_by_their_template_and_trained(tmp_path, monkeypatch):
     trimesh = pytest.importorskip("trimesh")
     pytest.importorskip("fast_simplification")

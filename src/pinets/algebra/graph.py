@@ -12,6 +12,7 @@ import io
 import logging
 import operator
 import threading
+import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -133,8 +134,7 @@ def graph_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> Graph:
                 if not all(map(_has_rule, exported.graph.nodes)):  # rewriting takes most of the time
                     exported = exported.run_decompositions(_decompositions())
         except Exception as error:
-            with torch.no_grad():
-                call_apart(model, inputs)  # raises its own error if the network does not run on these inputs
+            _require_runs(model, inputs)
             text = str(error).strip().partition("\n")[0]
             raise TraceError(text) from error
     signature = exported.graph_signature
@@ -154,6 +154,18 @@ def graph_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> Graph:
     if any(isinstance(size, torch.SymInt) for size in sizes):
         _note_values(graph, inputs)
     return graph
+
+
+@torch.no_grad()
+def _require_runs(model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    """Raise the network's own error if it does not run on these inputs, and name the layer where it is torch's."""
+    try:
+        call_apart(model, inputs)
+    except RuntimeError as error:
+        names = {id(layer): f"{name} ({type(layer).__name__})" for name, layer in model.named_modules() if name}
+        callers = [id(frame.f_locals.get("self")) for frame, _ in traceback.walk_tb(error.__traceback__)]
+        inside = [names[caller] for caller in callers if caller in names]
+        raise RuntimeError(": ".join([*inside[-1:], str(error)])) from error
 
 
 def _needed(graph: fx.Graph, outputs: Sequence[str]) -> list[fx.Node]:

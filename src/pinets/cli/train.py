@@ -121,9 +121,10 @@ def read_recipe(name: str, args: argparse.Namespace) -> Recipe:
 def _from_file(place: str, name: str, args: argparse.Namespace) -> Recipe:
     """A recipe that a Python file defines: a registered one, or a value, or a function without arguments."""
     from pinets._resolve import named_in_python
-    from pinets.tasks import Recipe, get_recipe, list_recipes, set_values
+    from pinets.engine.recipe import change_recipe, split_variant
+    from pinets.tasks import Recipe, get_recipe, list_recipes
 
-    word = name.partition(":")[0]
+    word, own = split_variant(name)
     found = named_in_python(place, word)
     with values_checked(args):
         if word in list_recipes():
@@ -131,7 +132,7 @@ def _from_file(place: str, name: str, args: argparse.Namespace) -> Recipe:
         made = found() if callable(found) else found
         if not isinstance(made, Recipe):
             raise UsageError(f"{place}:{word} must be a recipe or a function that makes one, got {type(made).__name__}")
-        return set_values(made, args.set)
+        return change_recipe(made, args.set, own)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import TYPE_CHECKING, Any
 
 from pinets.cli.arguments import MODEL_HELP, add_model, low_high, positive, print_json, read_array
@@ -57,6 +58,8 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if not 0 <= args.eps < math.inf:
+        raise UsageError(f"--eps must be at least 0, got {args.eps}")
     import torch
 
     from pinets._resolve import resolve

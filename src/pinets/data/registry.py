@@ -285,6 +285,11 @@ def load(
         return data_set.reader(folder, **options)
     except TooFewSamplesError as error:
         raise TooFewSamplesError(f"{folder}: {error}") from error
+    except (DataError, MissingDataError) as error:
+        if data_dir is not None or data_set.folders != (".",):
+            raise
+        told = f"{error}; {name} are data of your own: name their folder, or {folder} is taken"
+        raise MissingDataError(told) from error
 
 
 def _locate(name: str, data_set: DataSet, root: Path, fetch: Fetch) -> Path:
@@ -330,8 +335,8 @@ def _what_to_do(name: str, data_set: DataSet, root: Path, folder: Path, reason: 
     if data_set.archive:
         lines.append(f"put {data_set.archive} into {root}, or what is in it into {folder}")
     elif data_set.files:
-        lines.append(f"put these files into {folder}: {', '.join(map(str, data_set.files))}")
+        lines += [f"put these files into {folder}:", *map(str, data_set.files)]
     else:
         lines.append(data_set.by_hand)
     lines.append("or name another data folder, in the call or by PINETS_DATA")
-    return "; ".join(lines)
+    return "\n".join(lines)

@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -34,6 +34,7 @@ __all__ = [
     "Recipe",
     "Scale",
     "UnknownRecipeError",
+    "change_recipe",
     "evaluation_batches",
     "get_recipe",
     "keys_of",
@@ -42,6 +43,7 @@ __all__ = [
     "recipe",
     "recipe_from_json",
     "recipe_notes",
+    "split_variant",
 ]
 
 Scale = Literal["full", "medium", "small"]
@@ -317,19 +319,33 @@ def get_recipe(name: str, scale: Scale = "full", changes: Iterable[str] = ()) ->
     Traceback (most recent call last):
     pinets.engine.values.RecipeError: there is no recipe 'cifar10_resnet_18'; did you mean 'cifar10_resnet18'?
     """
-    # a colon begins a change only if a key and "=" follow: values may hold colons
-    name, *own = re.split(r":(?=[A-Za-z_][\w.]*=)", name)
-    changes = list(changes)
-    if "scale" in keys_of([*changes, *own]):
-        raise RecipeError("scale stands for many values: it is chosen with the recipe, not changed alone")
-    if wrong := keys_of(own) & {"name", "seed"}:
-        raise RecipeError(f"{wrong.pop()} cannot distinguish variants: a variant gets a name, and is run with any seed")
-    made = set_values(_maker(name)(scale), [*changes, *own])
-    if own:
-        made = replace(made, name=_variant_name(made.name, own))
+    name, own = split_variant(name)
+    made = change_recipe(_maker(name)(scale), changes, own)
     if made.name != name and made.name in _MAKERS:
         raise RecipeError(f"name: {made.name!r} is another recipe, whose runs must not be mixed with those of {name!r}")
     return made
+
+
+def split_variant(text: str) -> tuple[str, list[str]]:
+    """The name of a recipe, and the changes that make a variant of it.
+
+    >>> split_variant("cifar10_resnet18:optimizer.lr=0.05:clip=1")
+    ('cifar10_resnet18', ['optimizer.lr=0.05', 'clip=1'])
+    """
+    # a colon begins a change only if a key and "=" follow: values may hold colons
+    name, *own = re.split(r":(?=[A-Za-z_][\w.]*=)", text)
+    return name, own
+
+
+def change_recipe(base: Recipe, changes: Iterable[str] = (), own: Sequence[str] = ()) -> Recipe:
+    """A recipe with changes, of which its ``own`` make it a variant and become part of its name."""
+    every = [*changes, *own]
+    if "scale" in keys_of(every):
+        raise RecipeError("scale stands for many values: it is chosen with the recipe, not changed alone")
+    if wrong := keys_of(own) & {"name", "seed"}:
+        raise RecipeError(f"{wrong.pop()} cannot distinguish variants: a variant gets a name, and is run with any seed")
+    made = set_values(base, every)
+    return replace(made, name=_variant_name(made.name, own)) if own else made
 
 
 def keys_of(changes: Iterable[str]) -> set[str]:
@@ -365,7 +381,7 @@ def _maker(name: str) -> Maker[Recipe]:
     return _MAKERS[name]
 
 
-def _variant_name(name: str, changes: list[str]) -> str:
+def _variant_name(name: str, changes: Sequence[str]) -> str:
     """A folder's name that tells variants apart; a checksum follows where it cannot hold all of the changes."""
     told = "-".join([name, *changes])
     plain = re.sub(r"[^\w.,=+-]+", "_", told)[:100]

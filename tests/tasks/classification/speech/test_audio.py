@@ -59,6 +59,16 @@ def test_an_absurd_length_is_refused(tmp_path):
         read_sound(path)
 
 
+def test_sounds_without_samples_or_with_samples_that_are_no_numbers_are_refused(tmp_path):
+    path = tmp_path / "clip.wav"
+    soundfile.write(path, np.zeros(0), 16000, subtype="FLOAT")
+    with pytest.raises(DataError, match=r"clip\.wav: holds no samples"):
+        read_sound(path)
+    soundfile.write(path, np.array([0.0, np.nan, np.inf]), 16000, subtype="FLOAT")
+    with pytest.raises(DataError, match=r"clip\.wav: 2 of 3 samples are not finite"):
+        read_sound(path)
+
+
 def test_what_is_no_sound_is_named(tmp_path):
     path = tmp_path / "clip.wav"
     path.write_bytes(b"this is not a sound file" * 100)

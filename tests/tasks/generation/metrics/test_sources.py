@@ -99,6 +99,13 @@ def test_two_folders_are_compared(tmp_path):
         evaluate_folder(one, "cifar11", "fid5k", samples=40, **options)
 
 
+def test_images_of_another_size_are_refused_before_the_reference_is_measured(tmp_path):
+    one, two = write(tmp_path / "one", pictures(5)), write(tmp_path / "two", pictures(5, height=8))
+    with pytest.raises(ValueError, match=r"samples are 6x8, but the images of .*two are 8x8"):
+        evaluate_folder(one, str(two), "fid5k", samples=5, extractor=Corners(), cache_dir=tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
 def write_mnist(folder, count=20):
     folder.mkdir(parents=True)
     labels = bytes(number % 10 for number in range(count))

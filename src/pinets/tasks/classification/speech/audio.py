@@ -50,8 +50,12 @@ def read_sound(path: Path, *, convert: bool = False) -> Tensor:
             samples = torch.from_numpy(sound.read(dtype="float32", always_2d=True)).mean(dim=1)
     except soundfile.LibsndfileError as error:
         raise DataError(f"{path}: cannot be read as sound, it is damaged or cut short ({error})") from error
-    if len(samples) != announced or announced == 0:
+    if announced == 0:
+        raise DataError(f"{path}: holds no samples")
+    if len(samples) != announced:
         raise DataError(f"{path}: cut short, {len(samples)} of {announced} samples are there")
+    if not samples.isfinite().all():  # files of floats may hold NaN, which no int16 is
+        raise DataError(f"{path}: {int((~samples.isfinite()).sum())} of {announced} samples are not finite")
     if found != SAMPLE_RATE:
         common = math.gcd(found, SAMPLE_RATE)
         resample = require("scipy.signal", extra="train").resample_poly  # its filter prevents aliasing

@@ -18,8 +18,9 @@ __all__ = ["read_sound_folder"]
 def read_sound_folder(folder: Path, *, validation: float = 0.1, seed: int = 0) -> Splits[ClipSet]:
     """Read recordings, WAV or FLAC, of any rate, from one folder for each class.
 
-    ``folder`` may hold ``train`` and ``test``; without them the folders of the classes are in ``folder`` itself, and
-    the test recordings are held out as those for validation are. Of each recording the loudest second is kept, mono at
+    ``folder`` may hold ``train`` and ``test`` (or ``val``, which then is the test set), and both ``val`` and ``test``.
+    Without any of these the folders of the classes are in ``folder`` itself, and the test recordings are held out as
+    those for validation are. Of each recording the loudest second is kept, mono at
     16 kHz; a shorter one is filled with silence.
 
     Args:
@@ -27,11 +28,12 @@ def read_sound_folder(folder: Path, *, validation: float = 0.1, seed: int = 0) -
         validation: Fraction of every class that is held out.
         seed: Decides which recordings are held out.
     """
-    if not (folder / "test").is_dir():
+    own = [name for name in ("test", "val") if (folder / name).is_dir()]
+    if not own:
         return divide(_read_classes(folder / "train" if (folder / "train").is_dir() else folder), validation, seed=seed)
     train = _read_classes(folder / "train")
-    test = _read_classes(folder / "test", train.classes)
-    return Splits(*hold_out(train, validation, seed=seed), test)
+    test, *held = [_read_classes(folder / name, train.classes) for name in own]
+    return Splits(train, held[0], test) if held else Splits(*hold_out(train, validation, seed=seed), test)
 
 
 def _read_classes(folder: Path, classes: tuple[str, ...] | None = None) -> ClipSet:

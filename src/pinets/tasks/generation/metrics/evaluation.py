@@ -165,6 +165,8 @@ def evaluate_folder(
     source = None
     if isinstance(plan, Distances) and reference is not None:
         source = find_source(reference, plan.split, data_dir, pad=pad)
+        first = torch.tensor([0])  # now: the features of a reference may take hours
+        _require_size(images.read(first), source.name, source.read(first).shape[2:])
     chosen = iter(torch.randperm(len(images), generator=torch.Generator().manual_seed(0)).tolist())
 
     def sample(n: int) -> Tensor:
@@ -195,12 +197,17 @@ def _generate(sample: Sample, count: int, batch_size: int, real: FeatureStatisti
         require_images(images, "samples")
         if len(images) != wanted:
             raise ValueError(f"asked for {wanted} samples after {first}, got {len(images)}; {count} are needed")
-        if real is not None and images.shape[2:] != real.size:
-            raise ValueError(
-                f"samples are {images.shape[2]}x{images.shape[3]}, but the images of {real.name} are "
-                f"{real.size[0]}x{real.size[1]}: bring them to one size first"
-            )
+        if real is not None:
+            _require_size(images, real.name, real.size)
         yield images
+
+
+def _require_size(images: Tensor, name: str, size: tuple[int, ...]) -> None:
+    if images.shape[2:] != size:
+        raise ValueError(
+            f"samples are {images.shape[2]}x{images.shape[3]}, but the images of {name} are {size[0]}x{size[1]}: "
+            "bring them to one size first"
+        )
 
 
 def _warn_of_few(extractor: Extractor, **counts: int) -> None:
