@@ -50,7 +50,7 @@ PAIRS = [
         "accuracy",
         (5.5, 5.5),
     ),
-    Pair("speech: Prodpoly vs ResNet34", "speech-small", "ResNet34", "Prodpoly-ResNet", "accuracy", (4.9, 4.9)),
+    Pair("speech: Prodpoly vs ResNet34", "speech-medium", "ResNet34", "Prodpoly-ResNet", "accuracy", (4.9, 4.9)),
     Pair(
         "LFW: Prodpoly vs IR-ResNet", "faces-small", "IR-ResNet", "Prodpoly-IR-ResNet", "view1 accuracy", (0.267, 0.167)
     ),

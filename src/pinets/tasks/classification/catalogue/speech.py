@@ -17,7 +17,7 @@ def speech_resnet34(scale: Scale = "full") -> ClassificationRecipe:
     """ResNet34 on 32x32 mel-spectrograms of Speech Commands, the baseline.
 
     Paper: accuracy 0.951 +- 0.002, 21.3 M parameters.
-    Ours: docs/results/speech-small.md, at small scale.
+    Ours: docs/results/speech-medium.md, at medium scale.
     Command: pinets compare speech_resnet34 speech_prodpoly_resnet34 --seeds 5
 
     Below full scale it is another task: the 12-class test set of Speech Commands v0.02, divided by speaker.
@@ -49,7 +49,7 @@ def speech_prodpoly_resnet34(scale: Scale = "full") -> ClassificationRecipe:
     """Prodpoly-ResNet with blocks [3, 3, 3, 2] on Speech Commands, to match ResNet34 with 38 % fewer parameters.
 
     Paper: accuracy 0.951 +- 0.002, 13.2 M parameters.
-    Ours: docs/results/speech-small.md, at small scale.
+    Ours: docs/results/speech-medium.md, at medium scale.
     Command: pinets compare speech_resnet34 speech_prodpoly_resnet34 --seeds 5
     """
     return with_model(speech_resnet34(scale), "prodpoly_resnet34_speech")
