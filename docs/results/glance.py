@@ -41,7 +41,7 @@ PAIRS = [
     Pair("heads in motion: NCP vs spiral network with ELU", "coma-medium", "Spiral, ELU", "NCP, order 2", "error, mm"),
     Pair("CIFAR-10: NCP vs SNGAN", "sngan-medium", "SNGAN", "NCP", "FID", (19.06, 17.65)),
     Pair("CIFAR-10: ProdPoly vs SNGAN", "sngan-medium", "SNGAN", "ProdPoly", "FID", (19.06, 16.79)),
-    Pair("faces: ProdPoly vs StyleGAN", "stylegan-small", "StyleGAN", "ProdPoly-StyleGAN", "FID", (7.15, 6.82)),
+    Pair("faces: ProdPoly vs StyleGAN", "stylegan-medium", "StyleGAN", "ProdPoly-StyleGAN", "FID", (7.15, 6.82)),
     Pair(
         "CIFAR-10: Prodpoly vs ResNet18",
         "cifar10_ablation-medium",

@@ -209,7 +209,7 @@ def ffhq256_stylegan(scale: Scale = "full") -> GenerationRecipe:
     """StyleGAN on FFHQ at 256x256, the baseline.
 
     Paper: FID 7.15.
-    Ours: docs/results/stylegan-small.md, at small scale.
+    Ours: docs/results/stylegan-medium.md, at medium scale.
     Command: pinets compare ffhq256_stylegan ffhq256_stylegan_prodpoly --seeds 1
 
     Any folder of images does: --set data.name=pictures --data DIR. Small scale is another task: faces of LFWcrop at
@@ -239,7 +239,7 @@ def ffhq256_stylegan_prodpoly(scale: Scale = "full") -> GenerationRecipe:
     """StyleGAN on FFHQ at 256x256 with an NCP as its mapping network, which makes it a product of polynomials.
 
     Paper: FID 6.82.
-    Ours: docs/results/stylegan-small.md, at small scale.
+    Ours: docs/results/stylegan-medium.md, at medium scale.
     Command: pinets compare ffhq256_stylegan ffhq256_stylegan_prodpoly --seeds 1
     """
     return with_model(ffhq256_stylegan(scale), "stylegan_prodpoly_generator")
