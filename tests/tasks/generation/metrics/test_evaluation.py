@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -165,13 +167,27 @@ def test_statistics_of_a_reference_are_kept_and_used_again(tmp_path):
 def test_damaged_statistics_are_computed_again(tmp_path):
     source, extractor = TensorSource("noise", pictures(9)), Corners()
     first = reference_statistics(source, extractor, cache_dir=tmp_path)
-    (path,) = tmp_path.iterdir()
+    (path,) = tmp_path.glob("*.safetensors")
     path.write_bytes(path.read_bytes()[:100])
     with pytest.warns(UserWarning, match="does not hold statistics of features .* computed again"):
         again = reference_statistics(source, extractor, cache_dir=tmp_path)
     assert again.mean.equal(first.mean)
     assert FeatureStatistics.load(path).mean.equal(first.mean)
-    assert list(tmp_path.iterdir()) == [path]
+    assert list(tmp_path.glob("*.safetensors")) == [path]
+
+
+def test_processes_that_need_the_same_statistics_compute_them_once(tmp_path):
+    source, extractor = TensorSource("noise", pictures(90)), Corners()
+    together = threading.Barrier(2)
+
+    def work(_):
+        together.wait()
+        return reference_statistics(source, extractor, batch_size=1, cache_dir=tmp_path).mean
+
+    with ThreadPoolExecutor(2) as pool:  # each opens the lock's file, as processes do
+        first, second = pool.map(work, range(2))
+    assert extractor.seen == 90
+    assert first.equal(second)
 
 
 def test_images_for_a_reference_are_chosen_from_all_of_it(tmp_path):

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from pinets._storage import read_tensors, write_tensors
 from pinets.engine.randomness import seeded
 from pinets.tasks.generation.metrics.sources import ImageSource
+from pinets.tasks.generation.metrics.statistics import computed_once
 
 __all__ = ["SmallFeatures", "require_labels", "small_features", "train_small"]
 
@@ -103,10 +104,11 @@ def small_features(source: ImageSource, cache_dir: Path) -> SmallFeatures:
     labels = require_labels(source)
     name = f"small-v{_VERSION}-{source.fingerprint()[:24]}"
     path = cache_dir / f"{name}.safetensors"
-    network = _load(path, SmallFeatures(int(labels.max()) + 1))
-    if network is None:
-        network = train_small(source, labels)
-        write_tensors(path, network.state_dict())
+    with computed_once(path):
+        network = _load(path, SmallFeatures(int(labels.max()) + 1))
+        if network is None:
+            network = train_small(source, labels)
+            write_tensors(path, network.state_dict())
     network.name = name
     return network
 

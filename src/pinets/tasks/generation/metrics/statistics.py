@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 import torch
+from filelock import FileLock
 from torch import Tensor
 
 from pinets._files import PathLike, user_cache
@@ -19,7 +20,7 @@ from pinets._storage import parse_json, read_tensors, write_tensors
 from pinets.tasks.generation.metrics.distances import Moments
 from pinets.tasks.generation.metrics.sources import ImageSource, require_images
 
-__all__ = ["KEPT", "Extractor", "FeatureStatistics", "cache_folder", "collect", "reference_statistics"]
+__all__ = ["KEPT", "Extractor", "FeatureStatistics", "cache_folder", "collect", "computed_once", "reference_statistics"]
 
 KEPT = 10_000  # features kept, for the metrics of pairs of samples: KID, precision and recall
 
@@ -114,14 +115,21 @@ def reference_statistics(
     count = len(source) if count is None else min(count, len(source))
     key = hashlib.sha256(f"{source.fingerprint()} {extractor.name} {count}".encode()).hexdigest()[:24]
     path = Path(cache_dir) / f"statistics-{key}.safetensors"
-    if path.exists():
-        try:
-            return replace(FeatureStatistics.load(path), name=source.name)  # the same images may have another name
-        except ValueError as error:
-            warnings.warn(f"{error}; they are computed again", stacklevel=2)
-    statistics = collect(source.name, _batches(source, count, batch_size), extractor)
-    statistics.save(path)
-    return statistics
+    with computed_once(path):
+        if path.exists():
+            try:
+                return replace(FeatureStatistics.load(path), name=source.name)  # the same images may have another name
+            except ValueError as error:
+                warnings.warn(f"{error}; they are computed again", stacklevel=2)
+        statistics = collect(source.name, _batches(source, count, batch_size), extractor)
+        statistics.save(path)
+        return statistics
+
+
+def computed_once(path: Path) -> FileLock:
+    """A lock under which a cached file is read or made: a second process waits for the first, and reads its file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(path.with_suffix(".lock"))
 
 
 def cache_folder(given: str | Path | None = None) -> Path:
