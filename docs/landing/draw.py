@@ -74,7 +74,7 @@ def draw_secret(digit_axis: plt.Axes, bytes_axis: plt.Axes, scores_axis: plt.Axe
     digit_axis.imshow(inputs[1600].reshape(8, 8), cmap="gray_r")
     sent = torch.frombuffer(bytearray(request[4096 : 4096 + 24 * 24]), dtype=torch.uint8).reshape(24, 24)
     bytes_axis.imshow(sent, cmap="gray_r")
-    for axis, title in ((digit_axis, "the client's"), (bytes_axis, "the server's")):
+    for axis, title in ((digit_axis, "the client sees"), (bytes_axis, "the server sees")):
         axis.set(xticks=[], yticks=[])
         axis.set_title(title, fontsize=12, fontweight="normal")
     colors = [RED if place == scores.argmax() else BOX for place in range(10)]
