@@ -121,9 +121,9 @@ class Predictor:
         if self.classes is not None and outputs.shape[1:] != (len(self.classes),):
             raise ValueError(f"the network gives {tuple(outputs.shape[1:])} outputs for {len(self.classes)} classes")
         scores = outputs.flatten(1) if self.classes is None else outputs.double().softmax(dim=1)
-        if self.classes is not None and scores.isnan().any():
+        if scores.isnan().any():
             first = sources[int(scores.isnan().any(dim=1).nonzero()[0])]
-            raise ValueError(f"{first}: the network's outputs are not finite, so that no class is the most probable")
+            raise ValueError(f"{first}: the network's outputs are not finite")
         return [
             Prediction(source, tuple(row), self.classes) for source, row in zip(sources, scores.tolist(), strict=True)
         ]

@@ -270,10 +270,11 @@ def test_an_array_is_known_by_its_ending_in_capitals_too(tmp_path):
     assert [one.scores for one in small] == [one.scores for one in capital]
 
 
-def test_an_input_without_a_most_probable_class_is_named(tiny_run, tmp_path, capsys):
-    run = tiny_run[0]
-    rows = numpy.zeros((2, *resolve(run).input_shape))
+@pytest.mark.parametrize("network", ["a run", "CCP(4, 2, rank=3, order=2)"], ids=["classes", "numbers"])
+def test_an_input_without_finite_outputs_is_named(tiny_run, tmp_path, capsys, network):
+    network = str(tiny_run[0]) if network == "a run" else network
+    rows = numpy.zeros((2, *(resolve(network).input_shape or (4,))))
     rows[1] = numpy.nan
     numpy.save(tmp_path / "rows.npy", rows)
-    assert main(["predict", str(run), str(tmp_path / "rows.npy")]) == 1
+    assert main(["predict", network, str(tmp_path / "rows.npy")]) == 1
     assert "rows.npy, row 2: the network's outputs are not finite" in capsys.readouterr().err

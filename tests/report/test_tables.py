@@ -12,6 +12,7 @@ from pinets.report import RecipeSummary, plus_minus, result_rows
         (0.01234, 0.0141, "0.012 ± 0.014"),
         (2.7786, 3.4275, "2.8 ± 3.4"),
         (1234.5, 0.0, "1234"),
+        (11.0004, 0.0, "11.00"),
         (41_000.0, 0.0, "41,000"),
         (float("inf"), 0.0, "inf"),
         (0.0, 0.02, "0.000 ± 0.020"),
@@ -27,4 +28,4 @@ def test_a_metric_that_is_always_zero_is_left_out_and_a_missing_one_is_a_dash():
     header, first, second = result_rows([one, two])
     assert header[4:] == ["error, mm", "KID"]
     assert first[4:] == ["1.50 ± 0.10", "-"]
-    assert second[4:] == ["2", "0.1"]
+    assert second[4:] == ["2", "0.1000"]

@@ -129,12 +129,14 @@ def _differences(recipes: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _told(recipe: Mapping[str, Any], key: str) -> str:
-    """A value of a recipe as it is set on a command line; empty where the recipe has no such key."""
+    """A value of a recipe as it is set on a command line, a part by its kind; empty where there is no such key."""
     value: Any = recipe
     for part in key.split("."):
         if not isinstance(value, Mapping) or part not in value:
             return ""
         value = value[part]
+    if isinstance(value, Mapping):
+        value = value.get("kind", "...")
     return f"{key.replace('.options.', '.').removesuffix('.kind')}={'none' if value is None else value}"
 
 

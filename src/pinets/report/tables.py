@@ -50,11 +50,12 @@ def metric_title(name: str) -> str:
 def plus_minus(mean: float, deviation: float = 0.0) -> str:
     """A mean with as many digits as its deviation allows: down to the second digit of the deviation, but at most four.
 
-    >>> plus_minus(93.5063, 4.9273), plus_minus(122.3772, 16.5394), plus_minus(45.3858, 0.0167), plus_minus(0.94123)
-    ('93.5 ± 4.9', '122 ± 17', '45.39 ± 0.02', '0.9412')
+    >>> plus_minus(93.5063, 4.9273), plus_minus(122.3772, 16.5394), plus_minus(45.3858, 0.0167), plus_minus(0.94)
+    ('93.5 ± 4.9', '122 ± 17', '45.39 ± 0.02', '0.9400')
     """
     if not (deviation > 0 and math.isfinite(deviation) and math.isfinite(mean)):
-        return f"{mean:,.0f}" if abs(mean) >= 10_000 else f"{mean:.4g}"
+        whole = abs(mean) >= 10_000 or mean.is_integer()  # a count
+        return f"{mean:,.0f}" if whole else f"{mean:#.4g}".rstrip(".")
     decimals = 1 - math.floor(math.log10(deviation))
     if mean != 0:
         decimals = min(decimals, 3 - math.floor(math.log10(abs(mean))))

@@ -106,6 +106,7 @@ def _widened(encoder: str, decoder: str) -> Names:
     } | {"motions_spiral_ncp_2_linear": short_name("spiral_ncp_2_linear")}
 
 
+_SNGANS = {"cifar10_sngan": "SNGAN", "cifar10_sngan_ncp": "NCP", "cifar10_sngan_prodpoly": "ProdPoly"}
 _BY_ORDER = ("pca", "spiral_linear", *(f"spiral_ncp_{order}_linear" for order in (2, 3, 4)))
 
 EXPERIMENTS = {
@@ -113,9 +114,11 @@ EXPERIMENTS = {
     "yaleb": _without_activations("yaleb", "Faces without activations (Fig. 6)"),
     "sngan": Experiment(
         "SNGAN on CIFAR-10 (Table 3)",
-        {"cifar10_sngan": "SNGAN", "cifar10_sngan_ncp": "NCP", "cifar10_sngan_prodpoly": "ProdPoly"},
+        _SNGANS,
         seeds=10,
         picture="samples",
+        medium_recipes=_SNGANS | {"cifar10_sngan:model.width=40": "SNGAN, widened past ProdPoly's parameters"},
+        small_recipes=_SNGANS,
     ),
     "stylegan": Experiment(
         "StyleGAN with a polynomial mapping network",
