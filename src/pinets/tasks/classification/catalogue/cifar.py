@@ -27,7 +27,7 @@ def cifar10_resnet18(scale: Scale = "full") -> ClassificationRecipe:
     """ResNet18 on CIFAR-10, the baseline.
 
     Paper: accuracy 0.945 +- 0.000, 11.2 M parameters.
-    Ours: docs/results/cifar10-small.md, at small scale.
+    Ours: docs/results/cifar10-medium.md, at medium scale.
     Command: pinets compare cifar10_resnet18 cifar10_prodpoly_resnet18 --seeds 5
     """
     full = ClassificationRecipe(
@@ -57,7 +57,7 @@ def cifar10_prodpoly_resnet18(scale: Scale = "full") -> ClassificationRecipe:
     """Prodpoly-ResNet with blocks [2, 2, 1, 1] on CIFAR-10, to match ResNet18 with 46 % fewer parameters.
 
     Paper: accuracy 0.945 +- 0.001, 6.0 M parameters.
-    Ours: docs/results/cifar10-small.md, at small scale.
+    Ours: docs/results/cifar10-medium.md, at medium scale.
     Command: pinets compare cifar10_resnet18 cifar10_prodpoly_resnet18 --seeds 5
     """
     return with_model(cifar10_resnet18(scale), "prodpoly_resnet18_cifar")
