@@ -83,6 +83,22 @@ def test_integrated_gradients_are_exact():
     torch.testing.assert_close(found.sum(2), (network(x) - network(start[None])).detach())
 
 
+class Frozen(torch.nn.Module):
+    """z1 z2 and z1^2, with a factor that torch takes no derivative of."""
+
+    def forward(self, z):
+        with torch.no_grad():
+            factor = z.flip(1)
+        return torch.stack([z[:, 0] * factor[:, 0], z[:, 0] * z[:, 0].detach()], 1)
+
+
+@torch.no_grad()
+def test_integrated_gradients_where_torch_takes_no_derivative():
+    z, start = torch.tensor([[2.0, 3.0]]).double(), torch.zeros(2).double()
+    expected = torch.tensor([[[3.0, 3.0], [4.0, 0.0]]]).double()
+    torch.testing.assert_close(integrated_gradients(Frozen(), z, start), expected)
+
+
 def test_integrated_gradients_are_of_evaluation_mode():
     network = torch.nn.Sequential(torch.nn.BatchNorm1d(3), CCP(3, 2, rank=4, order=2), torch.nn.Dropout(0.5)).double()
     network[0].running_var.uniform_(0.5, 3)
