@@ -92,11 +92,12 @@ class Frozen(torch.nn.Module):
         return torch.stack([z[:, 0] * factor[:, 0], z[:, 0] * z[:, 0].detach()], 1)
 
 
-@torch.no_grad()
-def test_integrated_gradients_where_torch_takes_no_derivative():
-    z, start = torch.tensor([[2.0, 3.0]]).double(), torch.zeros(2).double()
-    expected = torch.tensor([[[3.0, 3.0], [4.0, 0.0]]]).double()
-    torch.testing.assert_close(integrated_gradients(Frozen(), z, start), expected)
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_integrated_gradients_where_torch_takes_no_derivative(mode):
+    with mode():
+        z, start = torch.tensor([[2.0, 3.0]]).double(), torch.zeros(2).double()
+        expected = torch.tensor([[[3.0, 3.0], [4.0, 0.0]]]).double()
+        torch.testing.assert_close(integrated_gradients(Frozen(), z, start), expected)
 
 
 def test_integrated_gradients_are_of_evaluation_mode():
@@ -113,6 +114,8 @@ def test_bad_input():
     network = CCP(3, 1, rank=2, order=2)
     with pytest.raises(ValueError, match="must be finite, got 3 of 3"):
         integrated_gradients(network, torch.zeros(1, 3), torch.full((3,), torch.nan))
+    with pytest.raises(ValueError, match=r"baseline must be inputs of shape \(3,\), got shape \(5,\)"):
+        integrated_gradients(network, torch.zeros(1, 3), torch.zeros(5))
     with pytest.raises(ValueError, match="background must have 3 numbers a row, got 2"):
         shapley(network, torch.zeros(1, 3), torch.zeros(1, 2))
     with pytest.raises(ValueError, match=r"without gaps; got \[0, 2, 2\]"):

@@ -169,7 +169,7 @@ def shapley(
     return Shapley(expansion, flat, other, player_of)
 
 
-@torch.enable_grad()
+@torch.inference_mode(False)  # which turns gradients on
 def integrated_gradients(model: nn.Module | Traced, z: Tensor, baseline: Tensor) -> Tensor:
     r"""Integrated gradients of a polynomial network, exact.
 
@@ -203,6 +203,8 @@ def integrated_gradients(model: nn.Module | Traced, z: Tensor, baseline: Tensor)
 
     degree = certificate.bound if certificate.degree is None else certificate.degree
     rows, starts = (each.detach().cpu().double() for each in (rows, starts))
+    if rows.shape[1:] not in (starts.shape, starts.shape[1:]):
+        raise ValueError(f"baseline must be inputs of shape {tuple(rows.shape[1:])}, got shape {tuple(starts.shape)}")
     starts = starts.reshape(-1, *rows.shape[1:])
     nodes, weights = _gauss_legendre(max(1, math.ceil((degree or 1) / 2)))
     total: Tensor | None = None
