@@ -416,6 +416,8 @@ def test_layers_that_only_move_or_average_are_bounded_as_torch_computes_them(lay
 def test_rows_that_depend_on_each_other_have_no_bounds():
     with pytest.raises(ValueError, match="depends on the other rows"):
         bounds(Function(lambda x: x - x.mean(0)), torch.zeros(2, 1), torch.ones(2, 1))
+    with torch.no_grad(), pytest.raises(ValueError, match="depends on the other rows"):
+        bounds(Function(lambda x: x + 1e-30 * x.sum()), torch.zeros(1, 1), torch.ones(1, 1))
 
 
 def test_arguments_of_another_kind_are_told():

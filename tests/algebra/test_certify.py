@@ -204,6 +204,7 @@ def overwritten_by_positions(x):
         (lambda x: (x + 1) ** 2 - x * x, 1),  # the squares cancel
         (lambda x: (x + x.flip(1)) ** 2 - x * x - 2 * x * x.flip(1) - x.flip(1) ** 2 + x, 1),  # to rounding
         (lambda x: x.double().float() * x, 2),
+        (lambda x: x.bfloat16() * x.bfloat16(), 2),
         (overwritten_column, 2),
         (overwritten_by_a_constant, 1),
         (overwritten_by_positions, 3),
@@ -213,6 +214,19 @@ def test_degrees_of_functions(function, degree):
     certificate = certify(Function(function), vector())
     assert certificate.polynomial, certificate
     assert certificate.degree == degree, certificate
+
+
+def test_memory_that_is_overwritten_may_hold_anything():
+    def columns(x):
+        out = torch.empty_like(x)
+        out[:, ::2], out[:, 1::2] = x[:, 1::2], x[:, ::2] * x[:, 1::2]
+        return out
+
+    torch.use_deterministic_algorithms(True)  # which fills such memory with NaN
+    try:
+        assert certify(Function(columns), vector()).degree == 2
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 def test_a_scale_of_zero_does_not_count():
@@ -288,6 +302,8 @@ def test_bad_examples():
         )
     with pytest.raises(ValueError, match="expects 6 features"):
         certify(layer, vector(5))
+    with pytest.raises(ValueError, match="must have values, got a tensor on the meta device"):
+        certify(CCP(6, 4, rank=5, order=3, device="meta"))
     with pytest.raises(TypeError, match="got list"):
         certify(layer, [[1.0]])  # type: ignore[arg-type]
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from pinets.algebra import ball, bounds, certify, interval_bounds, lipschitz, margins, orders
+from pinets.algebra import ball, bounds, certify, expand, interval_bounds, lipschitz, margins, orders
 
 
 class Function(nn.Module):
@@ -24,12 +24,25 @@ class Function(nn.Module):
 
 COLUMNS = torch.tensor([[0, 2, 1, 0, 2, 1]])
 POSITIONS = torch.tensor([0, 2, 1, 0, 2, 1])
+ZEROS = torch.zeros(6, dtype=torch.int64)
 GIVEN = torch.tensor([[0.5, -1.0, 2.0, 0.25, -0.75, 3.0]])
 SMALL = torch.tensor([[0.3, 0.8, -0.7, 0.45, 1.0, -2.0]])
 
 
 def matrix(x, rows):
     return x[:, : rows * rows].reshape(-1, rows, rows)
+
+
+def every_other_column(x):
+    out = torch.zeros_like(x)
+    out[:, ::2], out[:, 1::2] = x[:, 1::2], x[:, ::2] * x[:, 1::2]
+    return out
+
+
+def precise_column(x):
+    out = torch.zeros_like(x)
+    out[:, 0] = x[:, 1].double()
+    return out
 
 
 OPERATIONS = {
@@ -47,6 +60,14 @@ OPERATIONS = {
     "index_add": (lambda x: x.index_add(1, POSITIONS, x * x, alpha=-2), 2),
     "index_copy": (lambda x: x.index_copy(1, POSITIONS[:3], (x * x)[:, :3]), 2),
     "index_fill": (lambda x: x.index_fill(1, POSITIONS[:2], 3.0), 1),
+    "scatter to a place twice": (lambda x: x.scatter(1, COLUMNS, x * x) * x, 3),
+    "index_copy to a place twice": (lambda x: x.index_copy(1, POSITIONS, x * x) * x, 3),
+    "index_put to a place twice": (lambda x: x.index_put((ZEROS, POSITIONS), (x * x)[0]) * x, 3),
+    "put to a place twice": (lambda x: x.clone().put_(POSITIONS, (x * x)[0]) * x, 3),
+    "detach": (lambda x: x.detach() * x, 2),
+    "embedding": (lambda x: F.embedding(POSITIONS, x.mT, padding_idx=0).mT ** 2, 2),
+    "every other column": (lambda x: every_other_column(x), 2),
+    "another precision written into a part": (lambda x: precise_column(x) @ matrix6(), 1),
     "masked_scatter": (lambda x: x.masked_scatter(GIVEN > 0, x * x), 2),
     "cumprod": (lambda x: x.cumprod(1), 6),
     "diag_embed": (lambda x: (x * x).diag_embed(), 2),
@@ -99,6 +120,21 @@ def test_operations_are_known_with_degree_parts_and_bounds(name):
                     assert out.shape == found.lower.shape
                     assert (found.lower <= out).all()
                     assert (out <= found.upper).all()
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if "twice" in name or name in ("detach", "embedding")])
+def test_rates_where_torch_has_another_derivative(name):
+    function, _ = OPERATIONS[name]
+    x, step = SMALL.double(), 1e-6
+    with torch.no_grad():
+        differences = [(function(x + step * axis) - function(x - step * axis)) / (2 * step) for axis in torch.eye(6)]
+    slopes = torch.stack(differences).abs().sum(0)
+    torch.testing.assert_close(lipschitz(Function(function), x, x), slopes, rtol=1e-6, atol=1e-6)
+
+
+def test_expand_where_a_part_with_steps_is_written():
+    z = torch.randn(1, 6, dtype=torch.float64)
+    torch.testing.assert_close(expand(Function(every_other_column), z)(z), every_other_column(z))
 
 
 def test_a_determinant():

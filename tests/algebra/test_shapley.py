@@ -83,6 +83,23 @@ def test_integrated_gradients_are_exact():
     torch.testing.assert_close(found.sum(2), (network(x) - network(start[None])).detach())
 
 
+class Frozen(torch.nn.Module):
+    """z1 z2 and z1^2, with a factor that torch takes no derivative of."""
+
+    def forward(self, z):
+        with torch.no_grad():
+            factor = z.flip(1)
+        return torch.stack([z[:, 0] * factor[:, 0], z[:, 0] * z[:, 0].detach()], 1)
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_integrated_gradients_where_torch_takes_no_derivative(mode):
+    with mode():
+        z, start = torch.tensor([[2.0, 3.0]]).double(), torch.zeros(2).double()
+        expected = torch.tensor([[[3.0, 3.0], [4.0, 0.0]]]).double()
+        torch.testing.assert_close(integrated_gradients(Frozen(), z, start), expected)
+
+
 def test_integrated_gradients_are_of_evaluation_mode():
     network = torch.nn.Sequential(torch.nn.BatchNorm1d(3), CCP(3, 2, rank=4, order=2), torch.nn.Dropout(0.5)).double()
     network[0].running_var.uniform_(0.5, 3)
@@ -97,6 +114,8 @@ def test_bad_input():
     network = CCP(3, 1, rank=2, order=2)
     with pytest.raises(ValueError, match="must be finite, got 3 of 3"):
         integrated_gradients(network, torch.zeros(1, 3), torch.full((3,), torch.nan))
+    with pytest.raises(ValueError, match=r"baseline must be inputs of shape \(3,\), got shape \(5,\)"):
+        integrated_gradients(network, torch.zeros(1, 3), torch.zeros(5))
     with pytest.raises(ValueError, match="background must have 3 numbers a row, got 2"):
         shapley(network, torch.zeros(1, 3), torch.zeros(1, 2))
     with pytest.raises(ValueError, match=r"without gaps; got \[0, 2, 2\]"):

@@ -127,10 +127,25 @@ class Tied(nn.Module):
         return code + self.norm.running_mean if self.mean else code @ self.encode.weight
 
 
+class Doubled(nn.BatchNorm2d):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * super().forward(x)
+
+
+def hooked(place: int) -> nn.Sequential:
+    """A convolution and a norm, one of which has its results doubled from outside."""
+    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3))
+    model[place].register_forward_hook(lambda module, args, out: 2 * out)
+    return model
+
+
 @pytest.mark.parametrize(
     ("model", "count"),
     [
         (nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.BatchNorm2d(3)), 1),
+        (nn.Sequential(nn.Conv2d(2, 3, 3), Doubled(3)), 0),
+        (hooked(0), 0),
+        (hooked(1), 0),
         (nn.Sequential(nn.ConvTranspose2d(2, 3, 3, stride=2), nn.BatchNorm2d(3, affine=False)), 1),
         (nn.Sequential(nn.ConvTranspose2d(2, 4, 3, groups=2), nn.BatchNorm2d(4)), 0),
         (nn.Sequential(nn.BatchNorm2d(2), nn.Conv2d(2, 3, 3)), 0),
@@ -144,6 +159,9 @@ class Tied(nn.Module):
     ],
     ids=[
         "conv",
+        "subclass",
+        "hook of the operator",
+        "hook of the norm",
         "transposed",
         "in groups",
         "before",

@@ -136,12 +136,13 @@ def certificate_of(traced: Traced) -> Certificate:
         return Certificate(False, None, structure.violations)
     bound = max((out.degree for out in outputs if isinstance(out, Degree)), default=0)
     notes: list[str] = []
+    types, given = graph.float_types, {value.dtype for value in inputs}
     try:
         _refuse_if_not_finite([out for out in outputs if isinstance(out, Tensor)])
         degree = _exact_degree(graph, inputs, bound, notes)
         if degree == 0 < bound:
             notes.append("not checked along a line: all terms that depend on the input cancel, and rounding is left")
-        elif len(types := graph.float_types) > 1:  # casts inside the network remain when its parameters become double
+        elif types and types[0] != torch.float64 and {*types} != given:  # casts remain when parameters become double
             notes.append(f"not checked along a line: parts of the network compute in {types[0]}, which rounds")
         else:
             _follow_line(traced, bound, notes)

@@ -22,6 +22,7 @@ from pinets.algebra._certify import require_polynomial
 from pinets.algebra._expand import Expansion, expand
 from pinets.algebra._interactions import all_groups, group_keys
 from pinets.algebra.domains.dense import monomials_of
+from pinets.algebra.domains.series import Series, SeriesDomain
 from pinets.algebra.inputs import check_inputs
 from pinets.algebra.traced import Traced
 
@@ -168,6 +169,7 @@ def shapley(
     return Shapley(expansion, flat, other, player_of)
 
 
+@torch.inference_mode(False)  # which turns gradients on
 def integrated_gradients(model: nn.Module | Traced, z: Tensor, baseline: Tensor) -> Tensor:
     r"""Integrated gradients of a polynomial network, exact.
 
@@ -191,9 +193,18 @@ def integrated_gradients(model: nn.Module | Traced, z: Tensor, baseline: Tensor)
     """
     (rows,), (starts,) = check_inputs(z), check_inputs(baseline)
     traced = require_polynomial(model, rows[:1])
-    certificate, evaluate = traced.certificate, traced.evaluator(torch.float64)
+    certificate = traced.certificate
+
+    def evaluate(row: Tensor) -> Tensor:
+        """The outputs by the algebra: torch takes derivatives through ``detach`` and ``no_grad`` for zero."""
+        (out,) = traced.graph.run(SeriesDomain(0), [Series.of({0: row[None]})], torch.float64, gradients=True)
+        found: Tensor = out[0].flatten()
+        return found
+
     degree = certificate.bound if certificate.degree is None else certificate.degree
     rows, starts = (each.detach().cpu().double() for each in (rows, starts))
+    if rows.shape[1:] not in (starts.shape, starts.shape[1:]):
+        raise ValueError(f"baseline must be inputs of shape {tuple(rows.shape[1:])}, got shape {tuple(starts.shape)}")
     starts = starts.reshape(-1, *rows.shape[1:])
     nodes, weights = _gauss_legendre(max(1, math.ceil((degree or 1) / 2)))
     total: Tensor | None = None
@@ -201,7 +212,7 @@ def integrated_gradients(model: nn.Module | Traced, z: Tensor, baseline: Tensor)
         difference = rows - start
         for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
             point = (start + node * difference).requires_grad_()
-            (outputs,) = (each.flatten(1) for each in evaluate(point))
+            outputs = torch.vmap(evaluate)(point)
             gradients = [torch.autograd.grad(output.sum(), point, retain_graph=True)[0] for output in outputs.T]
             part = weight * torch.stack(gradients, dim=1) * difference[:, None]
             total = part if total is None else total + part

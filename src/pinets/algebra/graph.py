@@ -111,7 +111,10 @@ class Graph:
                     # attention has this tag for its dropout, but a reason of its own
                     known[node.name] = domain.refuse(operation, WHY.get(operation.name, RANDOM))
                 elif not depends_on_input((args, kwargs)):
-                    known[node.name] = _convert(target(*args, **kwargs), dtype)
+                    result = target(*args, **kwargs)
+                    if operation.name.startswith("empty"):  # what memory holds must not matter, and may be NaN
+                        result.zero_()
+                    known[node.name] = _convert(result, dtype)
                     if rounds_constants:
                         enclosures.update(enclose(domain, operation, known[node.name]))
                 else:

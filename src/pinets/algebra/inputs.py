@@ -59,6 +59,8 @@ def check_inputs(example: Inputs) -> tuple[Tensor, ...]:
             raise TypeError(f"the input must be of a floating-point type, got {value.dtype}; convert it with .float()")
         if not value.numel():
             raise ValueError(f"the input must have elements, got shape {tuple(value.shape)}")
+        if value.is_meta:
+            raise ValueError("the input must have values, got a tensor on the meta device; build the network on a CPU")
         if not torch.isfinite(value).all():
             bad = int((~torch.isfinite(value)).sum())
             raise ValueError(f"the input must be finite, got {bad} of {value.numel()} values that are NaN or infinite")

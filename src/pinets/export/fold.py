@@ -18,6 +18,8 @@ __all__ = ["fold_batch_norms"]
 _KINDS = ("batch_norm", "conv", "linear")  # parts of the names of operations
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
+_NORMS = (nn.modules.batchnorm._BatchNorm.forward, nn.SyncBatchNorm.forward)  # a subclass may compute something else
+
 
 def fold_batch_norms(model: nn.Module, example: Tensor) -> tuple[nn.Module, int]:
     """Copy a network with its batch norms folded into the convolution or linear map before them.
@@ -77,7 +79,9 @@ def _foldable(model: nn.Module, example: Tensor) -> list[tuple[str, str]]:
 
 def _fits(model: nn.Module, operator_path: str, norm_path: str, between: fx.Node) -> bool:
     operator, norm = model.get_submodule(operator_path), model.get_submodule(norm_path)
-    if not isinstance(norm, nn.modules.batchnorm._BatchNorm) or norm.running_mean is None:
+    if type(norm).forward not in _NORMS or norm.running_mean is None:
+        return False
+    if any(part._forward_hooks or part._forward_pre_hooks for part in (operator, norm)):  # such as those of pruning
         return False
     if parametrize.is_parametrized(operator):  # the weight is recomputed in every call
         return False

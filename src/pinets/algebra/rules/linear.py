@@ -18,8 +18,8 @@ __all__ = ["MOVES", "RULES", "divide", "linear_in_first"]
 _MOVING = """
     view _unsafe_view reshape flatten unflatten permute transpose t mT movedim numpy_T swapaxes
     unsqueeze squeeze expand expand_as repeat repeat_interleave tile view_as reshape_as
-    slice select narrow narrow_copy index_select index gather take embedding diagonal diag_embed tril triu flip roll
-    rot90 clone alias detach contiguous lift_fresh_copy lift_fresh positive
+    slice select narrow narrow_copy index_select index gather take diagonal diag_embed tril triu flip roll
+    rot90 clone alias contiguous lift_fresh_copy lift_fresh positive
     reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d
     pixel_shuffle pixel_unshuffle channel_shuffle unfold im2col
 """
@@ -56,6 +56,18 @@ def _mean(domain: Domain, operation: Operation) -> Value:
     refuse_rounding(operation)
     mean = domain.linear(lambda x: x.mean(dims, keepdim=keep), value)
     return domain.guard(mean, lambda x: x.sum(dims, keepdim=keep), value)
+
+
+def _detach(domain: Domain, operation: Operation) -> Value:
+    """A copy: bounds need the derivative, which torch takes for zero."""
+    return domain.linear(torch.clone, lift(domain, operation, operation.args[0]))
+
+
+def _embedding(domain: Domain, operation: Operation) -> Value:
+    """Rows of a matrix; torch takes the derivative by a padding row for zero."""
+    require_constant(operation, 1)
+    rows = operation.args[1]
+    return domain.linear(lambda x: x[rows], lift(domain, operation, operation.args[0]))
 
 
 def _negative(domain: Domain, operation: Operation) -> Value:
@@ -142,9 +154,15 @@ def _write(values: int) -> Rule:
             return operation.target(x, *between, y, *rest, **options)
 
         if isinstance(source, (Tensor, Value)):
-            sign = 1 if alpha >= 0 else -1
-            function = Signed(write, lambda x, y: write(x, sign * y))
-            return domain.linear(function, lift(domain, operation, into), lift(domain, operation, source))
+            shape, given = operation.shape, operation.examples[values].shape
+            both = lift(domain, operation, into), lift(domain, operation, source)
+            if write(torch.ones(shape), torch.zeros(given)).all():  # it adds
+                sign = 1 if alpha >= 0 else -1
+                return domain.linear(Signed(write, lambda x, y: write(x, sign * y)), *both)
+            # a place written twice keeps one value, but gives its derivative to both in torch: bounds would be wrong
+            numbers = torch.arange(shape.numel() + given.numel())
+            chosen = write(numbers[: shape.numel()].reshape(shape), numbers[shape.numel() :].reshape(given))
+            return domain.linear(lambda x, y: torch.cat([x.flatten(), y.flatten()])[chosen], *both)
         kept = domain.linear(lambda x: write(x, 0), lift(domain, operation, into))
         written = write(operation.zeros(operation.shape), source)
         return domain.linear(torch.add, kept, domain.constant(operation.made(written)))
@@ -164,10 +182,10 @@ def _scatter_reduce(domain: Domain, operation: Operation) -> Value:
 
 
 def _expanded(domain: Domain, operation: Operation, argument: Any) -> Value:
-    """An argument in the shape of the result."""
+    """An argument in the shape and the precision of the result."""
     refuse_rounding(operation)
-    shape = operation.example.shape
-    return domain.linear(lambda x: x.expand(shape).clone(), lift(domain, operation, argument))
+    shape, dtype = operation.example.shape, operation.dtype or operation.example.dtype
+    return domain.linear(lambda x: x.expand(shape).to(dtype, copy=True), lift(domain, operation, argument))
 
 
 def _to_copy(domain: Domain, operation: Operation) -> Value:
@@ -197,6 +215,8 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("view", "_unsafe_view", "reshape", "view_as", "reshape_as"), _view),
     "expand_as": lambda domain, operation: _expanded(domain, operation, operation.args[0]),
     "mean": _mean,
+    "detach": _detach,
+    "embedding": _embedding,
     "neg": _negative,
     **dict.fromkeys(("split", "split_with_sizes", "chunk", "unbind", "tensor_split"), _split),
     **dict.fromkeys(("cat", "stack"), _concatenate),
