@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
 from pinets.estimators import PolynomialNetClassifier, PolynomialNetRegressor, formula
+from pinets.estimators.persistence import load_estimator
 
 pandas = pytest.importorskip("pandas")
 
@@ -117,7 +118,7 @@ def test_a_network_in_a_pipeline_encodes_its_own_columns():
     assert (found.names, found.references) == (["city=Oslo", "age"], {"city": "Paris"})
 
 
-def test_a_simplified_network_can_be_stored_and_simplified_again():
+def test_a_simplified_network_can_be_stored_and_simplified_again(tmp_path):
     """The optimizer of the network it came from is not its own."""
     X = np.random.RandomState(0).uniform(-1, 1, size=(60, 2))
     y = X[:, 0] * X[:, 1]
@@ -126,6 +127,10 @@ def test_a_simplified_network_can_be_stored_and_simplified_again():
     back = pickle.loads(pickle.dumps(simple))
     np.testing.assert_array_equal(back.predict(X), simple.predict(X))
     assert back.simplify(X, y, max_terms=2, tolerance=1e-9).score(X, y) >= simple.score(X, y)
+    pytest.importorskip("skops.io").dump(simple, tmp_path / "simple.skops")
+    read = load_estimator(tmp_path / "simple.skops")  # as the verbs do
+    np.testing.assert_array_equal(read.predict(X), simple.predict(X))
+    assert read.path_ == simple.path_
 
 
 def test_what_cannot_be_simplified_or_bounded_is_named():
