@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from pinets.estimators import PolynomialNetClassifier, PolynomialNetRegressor
 
@@ -101,8 +102,13 @@ def test_bad_frames(rents):
         PolynomialNetRegressor(categorical_features=None).fit(X, y)
     with pytest.raises(ValueError, match="one flag for each of 2 columns, got 3"):
         PolynomialNetRegressor(categorical_features=[True, False, False]).fit(X, y)
-    with pytest.raises(Exception, match="not fitted"):
-        PolynomialNetRegressor().formula()
+    for read in (
+        lambda unfitted: unfitted.formula(),
+        lambda unfitted: unfitted.encoded_names(),
+        lambda unfitted: unfitted.intervals(X, y),
+    ):
+        with pytest.raises(NotFittedError):
+            read(PolynomialNetRegressor())
 
 
 def test_classes_are_weighted():

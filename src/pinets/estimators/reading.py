@@ -88,7 +88,8 @@ class Reading:
 
     def encoded_names(self) -> list[str]:
         """The names of the polynomial's columns: ``city=Paris`` and ``age is missing`` beside the features' own."""
-        return self.columns_.names(self.raw_names())
+        raw = self.raw_names()
+        return self.columns_.names(raw)
 
     def variables(self) -> Variables:
         """The names and kinds of the polynomial's columns."""
@@ -315,22 +316,27 @@ class Reading:
             raise ValueError("the range of the data is not known: fit with clip='auto' or a number, by fit")
         return Box(low, high, self.columns_.indicators, self.columns_.sources)
 
-    def _output(self, output: Any) -> tuple[int, str]:
-        """The position of an output, and its name."""
-        check_is_fitted(self, "module_")
+    def output_names(self) -> list[str]:
+        """The names of the outputs: ``y``, or ``y0``, ``y1`` and so on; for classes, what each output says of which."""
         count = self._outputs_count()
         if is_classifier(self):
             classes = self.classes_.tolist()  # type: ignore[attr-defined]
-            if count == 1:
-                return 0, f"log-odds of {classes[1]}"
+            return [f"log-odds of {classes[1]}"] if count == 1 else [f"score of {name}" for name in classes]
+        return ["y"] if count == 1 else [f"y{number}" for number in range(count)]
+
+    def _output(self, output: Any) -> tuple[int, str]:
+        """The position of an output, and its name."""
+        names, position = self.output_names(), 0
+        if len(names) > 1 and is_classifier(self):
+            classes = self.classes_.tolist()  # type: ignore[attr-defined]
             if output not in classes:
                 raise ValueError(f"each class has its own formula: output must be one of {classes}, got {output!r}")
-            return classes.index(output), f"score of {output}"
-        if count == 1:
-            return 0, "y"
-        if not isinstance(output, Integral) or not 0 <= int(output) < count:
-            raise ValueError(f"output must be from 0 to {count - 1}, the number of a target; got {output!r}")
-        return int(output), f"y{int(output)}"
+            position = classes.index(output)
+        elif len(names) > 1:
+            if not isinstance(output, Integral) or not 0 <= int(output) < len(names):
+                raise ValueError(f"output must be from 0 to {len(names) - 1}, the number of a target; got {output!r}")
+            position = int(output)
+        return position, names[position]
 
     def _rows(self, X: Any) -> np.ndarray:
         """Encoded rows within the range of the data: those given, or those kept from ``fit``."""
@@ -352,6 +358,7 @@ class Reading:
         return copy.deepcopy(self.module_).cpu().double()
 
     def _outputs_count(self) -> int:
+        check_is_fitted(self, "module_")
         head: Any = self.module_.head
         return int(head.out_features)
 
