@@ -398,7 +398,10 @@ def _round(value: float, digits: int) -> float:
     return float(f"{value:.{digits}g}")
 
 
-_ESCAPED = str.maketrans({"\\": r"\textbackslash{}", **{character: f"\\{character}" for character in "_%&#${}"}})
+_ESCAPED = str.maketrans(
+    {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+    | {character: f"\\{character}" for character in "_%&#${}"}
+)
 
 
 def _tex(name: str) -> str:
