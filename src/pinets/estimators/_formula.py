@@ -6,7 +6,7 @@ import html
 import itertools
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -123,9 +123,8 @@ class Formula:
         """The columns of a term under these names, minus their centers, with the powers written like ``power``."""
         out = []
         for column, run in itertools.groupby(term.columns):
-            center, count = self.centers[column], len(list(run))
-            sign = "-" if center > 0 else "+"
-            factor = f"({names[column]} {sign} {_shortest(abs(center))})" if center else names[column]
+            less, count = _less(self.centers[column], _shortest), len(list(run))
+            factor = f"({names[column]}{less})" if less else names[column]
             out.append(factor + power.format(count) if count > 1 else factor)
         return out
 
@@ -170,12 +169,12 @@ class Formula:
         used = sorted({column for term in value.terms for column in term.columns})
         lines = [f"def {function}(columns):", *(f"    # {note}" for note in self._omission())]
         for column in used:
-            lines.append(f"    x{column} = columns[{self.names[column]!r}] - {float(self.centers[column])!r}")
-        lines.append(f"    return (\n        {float(value.constant)!r}")
-        for term in value.terms:
+            lines.append(f"    x{column} = columns[{self.names[column]!r}]{_less(self.centers[column], repr)}")
+        lines.append(f"    value = {float(value.constant)!r}")
+        for term in value.terms:  # one line each: Python cannot read a single sum of thousands
             product = " * ".join(f"x{column}" for column in term.columns)
-            lines.append(f"        + {float(term.coefficient)!r} * {product}")
-        return "\n".join([*lines, "    )", ""])
+            lines.append(f"    value = value + {float(term.coefficient)!r} * {product}")
+        return "\n".join([*lines, "    return value", ""])
 
     def table(self, top: int | None = None, digits: int = 3) -> Table[Term]:
         """The terms as a table: coefficient, product, its deviation on the data and its share of the variance."""
@@ -386,6 +385,11 @@ def _center(mean: float, scale: float) -> float:
     if not (math.isfinite(mean) and scale > 0):
         return 0.0
     return float(round(mean, 1 - math.floor(math.log10(scale))))
+
+
+def _less(center: float, write: Callable[[float], str]) -> str:
+    """What is subtracted from a column, as `` - 3.9`` or `` + 3.9``; nothing for zero."""
+    return f" {'-' if center > 0 else '+'} {write(abs(float(center)))}" if center else ""
 
 
 def _shortest(number: float) -> str:
