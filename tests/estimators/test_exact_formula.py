@@ -147,6 +147,16 @@ def test_units_beyond_those_of_a_formula_are_refused(size):
         network.formula()
 
 
+@pytest.mark.parametrize("size", [1e300, 1e-200])
+def test_units_of_the_target_do_not_matter(size):
+    X = np.random.RandomState(0).normal(size=(100, 2))
+    y = X[:, 0] * X[:, 1] + 2 * X[:, 0]
+    plain, found = (PolynomialNetRegressor(order=2).fit(X, y * unit).formula() for unit in (1.0, size))
+    np.testing.assert_allclose(found(X) / size, y, rtol=1e-6, atol=1e-6)
+    assert [term.columns for term in found.terms[:3]] == [term.columns for term in plain.terms[:3]]
+    assert [term.share for term in found.terms[:3]] == pytest.approx([term.share for term in plain.terms[:3]])
+
+
 def test_a_constant_column_of_any_size_is_ignored():
     X = np.column_stack([np.full(50, 1e200), np.linspace(0, 1, 50)])
     network = PolynomialNetRegressor(order=2).fit(X, X[:, 1])

@@ -248,7 +248,7 @@ def read_formula(
     _check_units(scaling, shift, variables.names, network.order)
     # in deviations, where sizes of coefficients can be compared
     standard = replace(scaling, mean=shift / scaling.scale, scale=torch.ones_like(scaling.scale))
-    found = _monomials(fold(network, standard, target_scaling), scaling.scale.numpy(), output)
+    found = _monomials(fold(network, standard, None), scaling.scale.numpy(), output)
     if found.omitted:
         warnings.warn(
             f"the polynomial has too many terms: the formula lacks up to {found.omitted:,}, the smallest, and is not "
@@ -260,8 +260,14 @@ def read_formula(
         known = _merge(product, variables)
         if known is not None:
             merged[known] = merged.get(known, 0.0) + coefficient
-    terms = _ranked(merged, rows - centers, sample - centers)
-    return Formula(target, found.constant, terms, variables, centers, found.omitted)
+    scale, mean = 1.0, 0.0
+    if target_scaling is not None:  # last: squares of the targets, which the ranking takes, could overflow
+        scale, mean = (each[output].item() for each in (target_scaling.scale, target_scaling.mean))
+    terms = [
+        replace(term, coefficient=scale * term.coefficient, deviation=scale * term.deviation)
+        for term in _ranked(merged, rows - centers, sample - centers)
+    ]
+    return Formula(target, scale * found.constant + mean, terms, variables, centers, found.omitted)
 
 
 def _ranked(coefficients: Mapping[tuple[int, ...], float], rows: np.ndarray, sample: np.ndarray) -> list[Term]:
