@@ -141,6 +141,31 @@ def test_what_cannot_be_simplified_or_bounded_is_named():
         PolynomialNetRegressor(order=1).fit(X, X[:, 0]).intervals(X, X[:, 0], level=95)
 
 
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda net, X, y: net.simplify(X, np.column_stack([y, y])),
+            r"y must keep the 1 columns .* got shape \(60, 2\)",
+        ),
+        (lambda net, X, y: net.intervals(X, np.column_stack([y, y])), r"y must keep the 1 columns .* got shape"),
+        (lambda net, X, y: net.simplify(X, y, order=0), "order must be an integer of at least 1, got 0"),
+        (lambda net, X, y: net.simplify(X, y, max_terms=2.5), r"max_terms must be an integer of at least 1, got 2\.5"),
+        (
+            lambda net, X, y: net.simplify(X, y, tolerance="1 %"),
+            "tolerance must be a finite number at least 0, got '1 %'",
+        ),
+        (lambda net, X, y: net.monotonic(0, sign=2), r"sign must be 1 \(rises\) or -1 \(falls\), got 2"),
+        (lambda net, X, y: net.monotonic(0.5), "feature must be from 0 to 1, the number of a column, got 0.5"),
+    ],
+)
+def test_questions_without_an_answer_are_refused(call, message):
+    X = np.random.RandomState(0).normal(size=(60, 2))
+    y = X[:, 0] * X[:, 1]
+    with pytest.raises(ValueError, match=message):
+        call(PolynomialNetRegressor(order=2).fit(X, y), X, y)
+
+
 def test_several_outputs_are_named():
     X, y = load_iris(return_X_y=True)
     classifier = PolynomialNetClassifier(order=1).fit(X, y)
