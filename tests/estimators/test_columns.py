@@ -144,6 +144,13 @@ def test_text_in_the_wrong_place_is_answered_with_what_to_do():
     fitted = PolynomialNetRegressor(categorical_features=[0], order=1).fit(rows, y)
     array = np.array(rows, dtype=object)
     np.testing.assert_array_equal(fitted.predict(rows), fitted.predict(array))
+    by_flags = PolynomialNetRegressor(categorical_features=np.array([True, False]), order=1).fit(rows, y)
+    np.testing.assert_array_equal(by_flags.predict(rows), fitted.predict(rows))
+    with pytest.raises(ValueError, match=r"X must have rows and columns, got the shape \(20,\)"):
+        PolynomialNetRegressor(categorical_features=[0]).fit(array[:, 0], y)
+    for labels in ([None, "a"] * 10, [1, "a"] * 10):
+        with pytest.raises(ValueError, match="Unknown label type"):  # as of scikit-learn's own
+            PolynomialNetClassifier().fit(array[:, 1:], np.array(labels, dtype=object))
     with pytest.raises(ValueError, match=r"got the text 'no'; PolynomialNetClassifier takes classes"):
         PolynomialNetRegressor().fit(array[:, 1:], ["no", "yes"] * 10)
     with pytest.raises(ValueError, match=r"there is no column 'x00'; did you mean 'x0'"):

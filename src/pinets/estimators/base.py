@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
+from types import NoneType
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
@@ -276,7 +277,7 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool
     ) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """The samples as arrays, without those of weight zero: they must count as little as if never given."""
-        if not hasattr(X, "shape") and self.categorical_features not in ("auto", None):
+        if not hasattr(X, "shape") and not isinstance(self.categorical_features, (str, NoneType)):
             X = np.asarray(X, dtype=object)
         categorical = categorical_positions(X, self.categorical_features) if reset else list(self.columns_.levels)
         if categorical:

@@ -52,6 +52,8 @@ def categorical_positions(X: Any, wanted: Any) -> list[int]:
         return [number for number in range(X.shape[1]) if _holds_categories(X.iloc[:, number])] if is_frame(X) else []
     if wanted is None:
         return []
+    if len(X.shape) != 2:
+        raise ValueError(f"X must have rows and columns, got the shape {X.shape}")
     wanted = list(np.asarray(wanted).ravel().tolist())
     width = X.shape[1]
     if wanted and all(isinstance(item, bool) for item in wanted):
