@@ -111,6 +111,19 @@ def test_bad_frames(rents):
             read(PolynomialNetRegressor())
 
 
+@pytest.mark.parametrize("others", [["city", "size"], ["size"]])
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_dates_are_named(rents, others, zone):
+    """numpy takes them for numbers, where there are texts beside them, and a missing one for the year 1677."""
+    X, y = rents
+    dates = pandas.Series(pandas.date_range("2020-01-01", periods=len(y), tz=zone))
+    dates[3] = pandas.NaT
+    with pytest.raises(ValueError, match=r"column 'sold' holds what is not a number .*datetime.*: make it one"):
+        PolynomialNetRegressor().fit(X[others].assign(sold=dates), y)
+    days = (dates - dates.min()).dt.days
+    assert PolynomialNetRegressor(order=1).fit(X[others].assign(sold=days), y).encoded_names()[-1] == "sold is missing"
+
+
 def test_classes_are_weighted():
     random = np.random.RandomState(0)
     X = random.normal(size=(400, 1))

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from pinets.engine.in_memory import adamw
 from pinets.estimators.closed import automatic_orders, choose_solver, clip_rare_values, distinct
-from pinets.estimators.columns import Columns, categorical_positions, has_missing, is_frame, only_zero_or_one
+from pinets.estimators.columns import Columns, categorical_positions, has_missing, is_frame, numbers, only_zero_or_one
 from pinets.estimators.descent import LARGEST_BATCH, Descent
 from pinets.estimators.exact import WORTH_PER_DEGREE, TermFit, fit_terms
 from pinets.estimators.factored import network_of
@@ -287,7 +287,9 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         else:
             try:
                 X, y = validate_data(self, X, y, reset=reset, **self._columns_accepted, **self._targets_accepted)
-            except ValueError as error:
+            except (TypeError, ValueError) as error:
+                for number in range(X.shape[1]) if is_frame(X) else ():
+                    numbers(X, number)  # its error names the column
                 if "could not convert string" not in str(error):
                     raise
                 raise ValueError(
