@@ -33,6 +33,14 @@ def test_categories_are_learnt(rents, kind):
     assert fitted.columns_.reference == {0: "Paris"}
 
 
+@pytest.mark.parametrize("kind", ["str", "object"])
+def test_texts_of_digits_are_categories(kind):
+    """Whatever pandas calls a column of texts, which depends on its version."""
+    X = pandas.DataFrame({"postcode": pandas.Series(["0150", "75001", "0150", "00100"] * 10, dtype=kind)})
+    fitted = PolynomialNetRegressor().fit(X, X["postcode"].map({"0150": 0.0, "75001": 1.0, "00100": 7.0}))
+    assert fitted.encoded_names() == ["postcode=00100", "postcode=75001"]
+
+
 def test_an_unknown_category_counts_as_the_reference(rents):
     X, y = rents
     fitted = PolynomialNetRegressor().fit(X, y)

@@ -79,6 +79,8 @@ def _holds_categories(column: Any) -> bool:
         return True
     if kind != "object":
         return False
+    if any(isinstance(value, str) for value in column):  # texts of digits too, as postcodes are
+        return True
     try:
         np.asarray(column, dtype=np.float64)
     except (TypeError, ValueError):
