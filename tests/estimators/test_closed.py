@@ -120,6 +120,18 @@ def test_no_products_within_a_group_and_no_squares_of_two_values():
     assert allowed[0, 3]
 
 
+def test_no_squares_of_yes_no_and_missing():
+    random = np.random.RandomState(0)
+    X = random.randint(2, size=(200, 2)).astype(float)
+    X[::7, 0], X[::5, 1] = np.nan, 2.0  # the second has three values
+    y = np.where(np.isnan(X[:, 0]), 5.0, 3 * X[:, 0]) + X[:, 1] ** 2
+    found = PolynomialNetRegressor(order=2).fit(X, y).formula()
+    assert found.names == ["x0", "x0 is missing", "x1"]
+    products = {term.columns for term in found.terms}
+    assert (0, 0) not in products
+    assert {(0,), (1,), (2, 2)} <= products
+
+
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_the_network_of_terms_is_their_sum(order, outputs):
