@@ -239,6 +239,18 @@ def test_rare_values_are_cut_where_that_predicts_better():
     assert clip_rare_values(rare, bounded, share, 0.01).any()
 
 
+def test_quantiles_are_those_of_samples():
+    random = np.random.RandomState(0)
+    X, y = random.normal(size=(60, 2)), random.normal(size=60)
+    weights = random.randint(0, 5, size=60)
+    every = np.repeat(X, weights, axis=0)
+    for sampled, weighted in ((every, None), (X, weights)):
+        target = y if weighted is not None else np.repeat(y, weights)
+        scaling = PolynomialNetRegressor(clip=0.1).fit(sampled, target, weighted).feature_scaling_
+        ends = scaling.mean + scaling.scale * scaling.low, scaling.mean + scaling.scale * scaling.high
+        np.testing.assert_allclose(ends, np.quantile(every, [0.1, 0.9], axis=0), rtol=1e-9)
+
+
 def test_rare_values_are_not_cut_where_the_fit_itself_explains_them():
     X = np.random.default_rng(0).normal(size=(200, 3))
     y = 2 * X[:, 0] - 3 * X[:, 1] * X[:, 2] + 1

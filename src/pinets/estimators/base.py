@@ -147,7 +147,7 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         clearly better.
         """
         assert self.clip is not None
-        cut = clip_rare_values(columns, targets, share, self.clip)
+        cut = clip_rare_values(columns, targets, share, self.clip, unit)
         if self.clip != "auto" or cut is columns:
             return cut
         some = rows_to_choose_by(len(columns))
