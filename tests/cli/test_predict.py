@@ -183,6 +183,10 @@ def test_an_estimator_is_read_from_its_file_and_no_other_class_is(tmp_path, caps
     assert found.classes == (("a", "b", "c") if classes == 3 else None)
     few = torch.tensor(rows[:5])
     assert torch.equal(found.network(few), fitted.to_polynomial()(few))
+    out = tmp_path / "m.safetensors"
+    assert main(["export", str(tmp_path / "fitted.skops"), "--to", "safetensors", "--out", str(out)]) == 0
+    outputs = {0: "y", 2: "log-odds of b", 3: "score of a, score of b, score of c"}
+    assert read_metadata(out).recipe["output"] == outputs[classes]
     from sklearn.preprocessing import StandardScaler
 
     skops.dump(StandardScaler(), tmp_path / "other.skops")

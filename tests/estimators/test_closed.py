@@ -120,6 +120,18 @@ def test_no_products_within_a_group_and_no_squares_of_two_values():
     assert allowed[0, 3]
 
 
+def test_no_squares_of_yes_no_and_missing():
+    random = np.random.RandomState(0)
+    X = random.randint(2, size=(200, 2)).astype(float)
+    X[::7, 0], X[::5, 1] = np.nan, 2.0  # the second has three values
+    y = np.where(np.isnan(X[:, 0]), 5.0, 3 * X[:, 0]) + X[:, 1] ** 2
+    found = PolynomialNetRegressor(order=2).fit(X, y).formula()
+    assert found.names == ["x0", "x0 is missing", "x1"]
+    products = {term.columns for term in found.terms}
+    assert (0, 0) not in products
+    assert {(0,), (1,), (2, 2)} <= products
+
+
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_the_network_of_terms_is_their_sum(order, outputs):
@@ -225,6 +237,18 @@ def test_rare_values_are_cut_where_that_predicts_better():
     assert clip_rare_values(normal, normal**3, share, "auto") is normal
     rare = (np.arange(800) == 3).astype(float)[:, None]
     assert clip_rare_values(rare, bounded, share, 0.01).any()
+
+
+def test_quantiles_are_those_of_samples():
+    random = np.random.RandomState(0)
+    X, y = random.normal(size=(60, 2)), random.normal(size=60)
+    weights = random.randint(0, 5, size=60)
+    every = np.repeat(X, weights, axis=0)
+    for sampled, weighted in ((every, None), (X, weights)):
+        target = y if weighted is not None else np.repeat(y, weights)
+        scaling = PolynomialNetRegressor(clip=0.1).fit(sampled, target, weighted).feature_scaling_
+        ends = scaling.mean + scaling.scale * scaling.low, scaling.mean + scaling.scale * scaling.high
+        np.testing.assert_allclose(ends, np.quantile(every, [0.1, 0.9], axis=0), rtol=1e-9)
 
 
 def test_rare_values_are_not_cut_where_the_fit_itself_explains_them():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from pinets.estimators import PolynomialNetClassifier, PolynomialNetRegressor
 
@@ -30,6 +31,14 @@ def test_categories_are_learnt(rents, kind):
     names = ["x0=Oslo", "x0=Rome", "x1"] if kind == "array" else ["city=Oslo", "city=Rome", "size"]
     assert fitted.encoded_names() == names
     assert fitted.columns_.reference == {0: "Paris"}
+
+
+@pytest.mark.parametrize("kind", ["str", "object"])
+def test_texts_of_digits_are_categories(kind):
+    """Whatever pandas calls a column of texts, which depends on its version."""
+    X = pandas.DataFrame({"postcode": pandas.Series(["0150", "75001", "0150", "00100"] * 10, dtype=kind)})
+    fitted = PolynomialNetRegressor().fit(X, X["postcode"].map({"0150": 0.0, "75001": 1.0, "00100": 7.0}))
+    assert fitted.encoded_names() == ["postcode=00100", "postcode=75001"]
 
 
 def test_an_unknown_category_counts_as_the_reference(rents):
@@ -101,8 +110,26 @@ def test_bad_frames(rents):
         PolynomialNetRegressor(categorical_features=None).fit(X, y)
     with pytest.raises(ValueError, match="one flag for each of 2 columns, got 3"):
         PolynomialNetRegressor(categorical_features=[True, False, False]).fit(X, y)
-    with pytest.raises(Exception, match="not fitted"):
-        PolynomialNetRegressor().formula()
+    for read in (
+        lambda unfitted: unfitted.formula(),
+        lambda unfitted: unfitted.encoded_names(),
+        lambda unfitted: unfitted.intervals(X, y),
+    ):
+        with pytest.raises(NotFittedError):
+            read(PolynomialNetRegressor())
+
+
+@pytest.mark.parametrize("others", [["city", "size"], ["size"]])
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_dates_are_named(rents, others, zone):
+    """numpy takes them for numbers, where there are texts beside them, and a missing one for the year 1677."""
+    X, y = rents
+    dates = pandas.Series(pandas.date_range("2020-01-01", periods=len(y), tz=zone))
+    dates[3] = pandas.NaT
+    with pytest.raises(ValueError, match=r"column 'sold' holds what is not a number .*datetime.*: make it one"):
+        PolynomialNetRegressor().fit(X[others].assign(sold=dates), y)
+    days = (dates - dates.min()).dt.days
+    assert PolynomialNetRegressor(order=1).fit(X[others].assign(sold=days), y).encoded_names()[-1] == "sold is missing"
 
 
 def test_classes_are_weighted():
@@ -138,6 +165,13 @@ def test_text_in_the_wrong_place_is_answered_with_what_to_do():
     fitted = PolynomialNetRegressor(categorical_features=[0], order=1).fit(rows, y)
     array = np.array(rows, dtype=object)
     np.testing.assert_array_equal(fitted.predict(rows), fitted.predict(array))
+    by_flags = PolynomialNetRegressor(categorical_features=np.array([True, False]), order=1).fit(rows, y)
+    np.testing.assert_array_equal(by_flags.predict(rows), fitted.predict(rows))
+    with pytest.raises(ValueError, match=r"X must have rows and columns, got the shape \(20,\)"):
+        PolynomialNetRegressor(categorical_features=[0]).fit(array[:, 0], y)
+    for labels in ([None, "a"] * 10, [1, "a"] * 10):
+        with pytest.raises(ValueError, match="Unknown label type"):  # as of scikit-learn's own
+            PolynomialNetClassifier().fit(array[:, 1:], np.array(labels, dtype=object))
     with pytest.raises(ValueError, match=r"got the text 'no'; PolynomialNetClassifier takes classes"):
         PolynomialNetRegressor().fit(array[:, 1:], ["no", "yes"] * 10)
     with pytest.raises(ValueError, match=r"there is no column 'x00'; did you mean 'x0'"):

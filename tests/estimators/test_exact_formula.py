@@ -1,5 +1,7 @@
 """A formula is the prediction: whatever rows rank it, however many terms it has, whatever the columns are called."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -85,6 +87,9 @@ def test_no_term_is_left_out_of_a_few_thousand():
     found = network.formula(X)
     assert (network.solver_, found.omitted) == ("rows", 0)
     np.testing.assert_allclose(found(X), network.predict(X), atol=1e-8)
+    written = {}
+    exec(found.to_numpy(), written)  # a single sum of so many is too deep for Python
+    np.testing.assert_allclose(written["predict"](dict(zip(found.names, X.T, strict=True))), found(X), atol=1e-8)
 
 
 @pytest.mark.parametrize("limit", ["_MOST_TERMS", "_MOST_FOUND"])
@@ -142,6 +147,16 @@ def test_units_beyond_those_of_a_formula_are_refused(size):
         network.formula()
 
 
+@pytest.mark.parametrize("size", [1e300, 1e-200])
+def test_units_of_the_target_do_not_matter(size):
+    X = np.random.RandomState(0).normal(size=(100, 2))
+    y = X[:, 0] * X[:, 1] + 2 * X[:, 0]
+    plain, found = (PolynomialNetRegressor(order=2).fit(X, y * unit).formula() for unit in (1.0, size))
+    np.testing.assert_allclose(found(X) / size, y, rtol=1e-6, atol=1e-6)
+    assert [term.columns for term in found.terms[:3]] == [term.columns for term in plain.terms[:3]]
+    assert [term.share for term in found.terms[:3]] == pytest.approx([term.share for term in plain.terms[:3]])
+
+
 def test_a_constant_column_of_any_size_is_ignored():
     X = np.column_stack([np.full(50, 1e200), np.linspace(0, 1, 50)])
     network = PolynomialNetRegressor(order=2).fit(X, X[:, 1])
@@ -154,6 +169,20 @@ def test_centers_are_written_with_all_their_digits():
     (center,) = network.formula().centers
     assert f"(x0 - {float(center)!r})" in network.formula().text()
     assert "(x0 - 3)" in PolynomialNetRegressor(order=1).fit([[2], [4]] * 20, [1, 2] * 20).formula().text()
+
+
+def test_code_subtracts_no_negative_numbers():
+    X = np.random.RandomState(0).normal([-3, 0], size=(200, 2))
+    code = PolynomialNetRegressor(order=1).fit(X, X[:, 0]).formula().to_numpy()
+    assert re.search(r"x0 = columns\['x0'\] \+ [23]\.\d+\n", code)
+    assert "- 0.0" not in code
+
+
+def test_names_in_latex_are_texts():
+    """All characters that LaTeX reads as something else, as its manual lists them."""
+    X = pandas.DataFrame({r"a_b^2~c\d": np.arange(20.0)})
+    written = PolynomialNetRegressor(order=1).fit(X, X.iloc[:, 0]).formula(center=False).latex()
+    assert r"\text{a\_b\textasciicircum{}2\textasciitilde{}c\textbackslash{}d}" in written
 
 
 def test_numbers_of_numpy_name_targets():

@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
 from pinets.estimators import PolynomialNetClassifier, PolynomialNetRegressor, formula
+from pinets.estimators.persistence import load_estimator
 
 pandas = pytest.importorskip("pandas")
 
@@ -117,7 +118,7 @@ def test_a_network_in_a_pipeline_encodes_its_own_columns():
     assert (found.names, found.references) == (["city=Oslo", "age"], {"city": "Paris"})
 
 
-def test_a_simplified_network_can_be_stored_and_simplified_again():
+def test_a_simplified_network_can_be_stored_and_simplified_again(tmp_path):
     """The optimizer of the network it came from is not its own."""
     X = np.random.RandomState(0).uniform(-1, 1, size=(60, 2))
     y = X[:, 0] * X[:, 1]
@@ -126,6 +127,10 @@ def test_a_simplified_network_can_be_stored_and_simplified_again():
     back = pickle.loads(pickle.dumps(simple))
     np.testing.assert_array_equal(back.predict(X), simple.predict(X))
     assert back.simplify(X, y, max_terms=2, tolerance=1e-9).score(X, y) >= simple.score(X, y)
+    pytest.importorskip("skops.io").dump(simple, tmp_path / "simple.skops")
+    read = load_estimator(tmp_path / "simple.skops")  # as the verbs do
+    np.testing.assert_array_equal(read.predict(X), simple.predict(X))
+    assert read.path_ == simple.path_
 
 
 def test_what_cannot_be_simplified_or_bounded_is_named():
@@ -134,6 +139,31 @@ def test_what_cannot_be_simplified_or_bounded_is_named():
         PolynomialNetRegressor().fit(X, np.ones(60)).simplify(X, np.ones(60))
     with pytest.raises(ValueError, match=r"level must lie between 0 and 1, as 0\.95 does, got 95"):
         PolynomialNetRegressor(order=1).fit(X, X[:, 0]).intervals(X, X[:, 0], level=95)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda net, X, y: net.simplify(X, np.column_stack([y, y])),
+            r"y must keep the 1 columns .* got shape \(60, 2\)",
+        ),
+        (lambda net, X, y: net.intervals(X, np.column_stack([y, y])), r"y must keep the 1 columns .* got shape"),
+        (lambda net, X, y: net.simplify(X, y, order=0), "order must be an integer of at least 1, got 0"),
+        (lambda net, X, y: net.simplify(X, y, max_terms=2.5), r"max_terms must be an integer of at least 1, got 2\.5"),
+        (
+            lambda net, X, y: net.simplify(X, y, tolerance="1 %"),
+            "tolerance must be a finite number at least 0, got '1 %'",
+        ),
+        (lambda net, X, y: net.monotonic(0, sign=2), r"sign must be 1 \(rises\) or -1 \(falls\), got 2"),
+        (lambda net, X, y: net.monotonic(0.5), "feature must be from 0 to 1, the number of a column, got 0.5"),
+    ],
+)
+def test_questions_without_an_answer_are_refused(call, message):
+    X = np.random.RandomState(0).normal(size=(60, 2))
+    y = X[:, 0] * X[:, 1]
+    with pytest.raises(ValueError, match=message):
+        call(PolynomialNetRegressor(order=2).fit(X, y), X, y)
 
 
 def test_several_outputs_are_named():

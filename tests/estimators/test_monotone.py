@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy import optimize
 
 from pinets.estimators import PolynomialNetClassifier, PolynomialNetRegressor
-from pinets.estimators.monotone import Box, prove
+from pinets.estimators.monotone import _ENOUGH_SLOPE, _WEIGHT, Box, _with_signs, prove
 
 pandas = pytest.importorskip("pandas")
 
@@ -84,6 +85,34 @@ def test_a_fit_with_signs_holds_them_everywhere(houses, estimator, dtype):
     assert set(fitted.monotonic_penalty_) == set(signs)
     assert fitted.score(table, y) > free.score(table, y) - 0.05
     assert (changes(free, table, "age") > 0.01).any()
+
+
+def test_the_nearest_polynomial_with_signs_is_found():
+    """Whole steps of Newton's method went round in circles: other slopes were too small where each ended."""
+    random = np.random.RandomState(0)
+    x, y = random.normal(size=(2, 200))
+    basis = np.column_stack([x, y, x**2, x * y, y**2])
+    basis -= basis.mean(axis=0)
+    quadratic, linear = basis.T @ basis / 200, basis.T @ (x * y + x) / 200
+    a, b = random.uniform(-3, 3, size=(2, 300))
+    one, zero = np.ones(300), np.zeros(300)
+    slopes = np.vstack([np.column_stack([one, zero, 2 * a, b, zero]), -np.column_stack([zero, one, zero, a, 2 * b])])
+
+    def loss(point):
+        lacking = np.clip(_ENOUGH_SLOPE - slopes @ point, 0, None)
+        return point @ quadratic @ point / 2 - linear @ point + _WEIGHT / 2 * (lacking**2).sum()
+
+    expected = optimize.minimize(loss, np.zeros(5), options={"maxiter": 10_000, "gtol": 1e-9})
+    assert loss(_with_signs(quadratic, linear, slopes)) == pytest.approx(expected.fun, abs=1e-8)
+
+
+def test_signs_against_each_other_leave_what_they_can():
+    """x y cannot rise with x and fall with y, but the cube of x can stay."""
+    x, y = np.random.RandomState(0).normal(size=(2, 150))
+    X = np.column_stack([x, y])
+    fitted = PolynomialNetRegressor(order=3, monotonic_cst=[1, -1]).fit(X, x**3 + x * y)
+    assert fitted.monotonic(0, 1).status == fitted.monotonic(1, -1).status == "proven"
+    assert fitted.score(X, x**3 + x * y) > 0.9
 
 
 def test_the_counterexample_is_one(houses):

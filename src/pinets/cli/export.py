@@ -84,7 +84,7 @@ def _known(found: Resolved) -> dict[str, Any]:
     from pinets.tasks import to_json
 
     if found.estimator is not None:
-        fitted = {"estimator": repr(found.estimator), "output": found.estimator.formula().target}
+        fitted = {"estimator": repr(found.estimator), "output": ", ".join(found.estimator.output_names())}
         return {"classes": found.classes, "preprocessing": found.preprocessing, "recipe": fitted}
     if found.recipe is None:
         return {}

@@ -6,7 +6,7 @@ import html
 import itertools
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -123,9 +123,8 @@ class Formula:
         """The columns of a term under these names, minus their centers, with the powers written like ``power``."""
         out = []
         for column, run in itertools.groupby(term.columns):
-            center, count = self.centers[column], len(list(run))
-            sign = "-" if center > 0 else "+"
-            factor = f"({names[column]} {sign} {_shortest(abs(center))})" if center else names[column]
+            less, count = _less(self.centers[column], _shortest), len(list(run))
+            factor = f"({names[column]}{less})" if less else names[column]
             out.append(factor + power.format(count) if count > 1 else factor)
         return out
 
@@ -170,12 +169,12 @@ class Formula:
         used = sorted({column for term in value.terms for column in term.columns})
         lines = [f"def {function}(columns):", *(f"    # {note}" for note in self._omission())]
         for column in used:
-            lines.append(f"    x{column} = columns[{self.names[column]!r}] - {float(self.centers[column])!r}")
-        lines.append(f"    return (\n        {float(value.constant)!r}")
-        for term in value.terms:
+            lines.append(f"    x{column} = columns[{self.names[column]!r}]{_less(self.centers[column], repr)}")
+        lines.append(f"    value = {float(value.constant)!r}")
+        for term in value.terms:  # one line each: Python cannot read a single sum of thousands
             product = " * ".join(f"x{column}" for column in term.columns)
-            lines.append(f"        + {float(term.coefficient)!r} * {product}")
-        return "\n".join([*lines, "    )", ""])
+            lines.append(f"    value = value + {float(term.coefficient)!r} * {product}")
+        return "\n".join([*lines, "    return value", ""])
 
     def table(self, top: int | None = None, digits: int = 3) -> Table[Term]:
         """The terms as a table: coefficient, product, its deviation on the data and its share of the variance."""
@@ -249,7 +248,7 @@ def read_formula(
     _check_units(scaling, shift, variables.names, network.order)
     # in deviations, where sizes of coefficients can be compared
     standard = replace(scaling, mean=shift / scaling.scale, scale=torch.ones_like(scaling.scale))
-    found = _monomials(fold(network, standard, target_scaling), scaling.scale.numpy(), output)
+    found = _monomials(fold(network, standard, None), scaling.scale.numpy(), output)
     if found.omitted:
         warnings.warn(
             f"the polynomial has too many terms: the formula lacks up to {found.omitted:,}, the smallest, and is not "
@@ -261,8 +260,14 @@ def read_formula(
         known = _merge(product, variables)
         if known is not None:
             merged[known] = merged.get(known, 0.0) + coefficient
-    terms = _ranked(merged, rows - centers, sample - centers)
-    return Formula(target, found.constant, terms, variables, centers, found.omitted)
+    scale, mean = 1.0, 0.0
+    if target_scaling is not None:  # last: squares of the targets, which the ranking takes, could overflow
+        scale, mean = (each[output].item() for each in (target_scaling.scale, target_scaling.mean))
+    terms = [
+        replace(term, coefficient=scale * term.coefficient, deviation=scale * term.deviation)
+        for term in _ranked(merged, rows - centers, sample - centers)
+    ]
+    return Formula(target, scale * found.constant + mean, terms, variables, centers, found.omitted)
 
 
 def _ranked(coefficients: Mapping[tuple[int, ...], float], rows: np.ndarray, sample: np.ndarray) -> list[Term]:
@@ -388,6 +393,11 @@ def _center(mean: float, scale: float) -> float:
     return float(round(mean, 1 - math.floor(math.log10(scale))))
 
 
+def _less(center: float, write: Callable[[float], str]) -> str:
+    """What is subtracted from a column, as `` - 3.9`` or `` + 3.9``; nothing for zero."""
+    return f" {'-' if center > 0 else '+'} {write(abs(float(center)))}" if center else ""
+
+
 def _shortest(number: float) -> str:
     """The number with up to ten digits, or as many as it takes to be exact."""
     short = f"{number:.10g}"
@@ -398,7 +408,10 @@ def _round(value: float, digits: int) -> float:
     return float(f"{value:.{digits}g}")
 
 
-_ESCAPED = str.maketrans({"\\": r"\textbackslash{}", **{character: f"\\{character}" for character in "_%&#${}"}})
+_ESCAPED = str.maketrans(
+    {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+    | {character: f"\\{character}" for character in "_%&#${}"}
+)
 
 
 def _tex(name: str) -> str:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
+from types import NoneType
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from pinets.engine.in_memory import adamw
 from pinets.estimators.closed import automatic_orders, choose_solver, clip_rare_values, distinct
-from pinets.estimators.columns import Columns, categorical_positions, has_missing, is_frame, only_zero_or_one
+from pinets.estimators.columns import Columns, categorical_positions, has_missing, is_frame, numbers, only_zero_or_one
 from pinets.estimators.descent import LARGEST_BATCH, Descent
 from pinets.estimators.exact import WORTH_PER_DEGREE, TermFit, fit_terms
 from pinets.estimators.factored import network_of
@@ -146,7 +147,7 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         clearly better.
         """
         assert self.clip is not None
-        cut = clip_rare_values(columns, targets, share, self.clip)
+        cut = clip_rare_values(columns, targets, share, self.clip, unit)
         if self.clip != "auto" or cut is columns:
             return cut
         some = rows_to_choose_by(len(columns))
@@ -276,7 +277,7 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool
     ) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """The samples as arrays, without those of weight zero: they must count as little as if never given."""
-        if not hasattr(X, "shape") and self.categorical_features not in ("auto", None):
+        if not hasattr(X, "shape") and not isinstance(self.categorical_features, (str, NoneType)):
             X = np.asarray(X, dtype=object)
         categorical = categorical_positions(X, self.categorical_features) if reset else list(self.columns_.levels)
         if categorical:
@@ -286,7 +287,9 @@ class PolynomialNet(Descent, Reading, BaseEstimator, ABC):  # type: ignore[misc]
         else:
             try:
                 X, y = validate_data(self, X, y, reset=reset, **self._columns_accepted, **self._targets_accepted)
-            except ValueError as error:
+            except (TypeError, ValueError) as error:
+                for number in range(X.shape[1]) if is_frame(X) else ():
+                    numbers(X, number)  # its error names the column
                 if "could not convert string" not in str(error):
                     raise
                 raise ValueError(

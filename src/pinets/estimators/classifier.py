@@ -139,9 +139,9 @@ class PolynomialNetClassifier(ClassifierMixin, PolynomialNet):  # type: ignore[m
         return 1 if len(classes) == 2 else len(classes)
 
     def _check_weights(self, sample_weight: Any, y: np.ndarray) -> np.ndarray | None:
+        check_classification_targets(y)
         if self.class_weight is None:
             return super()._check_weights(sample_weight, y)
-        check_classification_targets(y)
         weights = np.ones(len(y)) if sample_weight is None else super()._check_weights(sample_weight, y)
         return super()._check_weights(weights * compute_sample_weight(self.class_weight, y), y)
 

@@ -77,16 +77,26 @@ def distinct(
     return columns[first], labels[codes.ravel()[first]], total / total.sum(), 1 / float(samples)
 
 
-def clip_rare_values(columns: np.ndarray, targets: np.ndarray, share: np.ndarray, wanted: float | str) -> np.ndarray:
+def clip_rare_values(
+    columns: np.ndarray, targets: np.ndarray, share: np.ndarray, wanted: float | str, unit: float | None = None
+) -> np.ndarray:
     """The columns with their ends cut to quantiles: given, or if that makes a sum of cubics predict better.
 
     A value far out weighs its cube in a polynomial of order three: one row in a thousand can decide the fit.
+
+    Args:
+        columns: The data.
+        targets: Of shape (rows, outputs).
+        share: The weights of the rows, which sum to one.
+        wanted: The quantile to cut at either end, or ``"auto"``.
+        unit: The weight of one sample; every row is one if left out.
     """
+    samples = share * len(columns) if unit is None else share / unit
     if wanted != "auto":
-        return _cut(columns, float(wanted))
+        return _cut(columns, samples, float(wanted))
     if len(columns) < _ENOUGH:
         return columns
-    cut = _cut(columns, _RARE)
+    cut = _cut(columns, samples, _RARE)
     if (cut == columns).all():
         return columns
     some = rows_to_choose_by(len(columns))
@@ -96,10 +106,23 @@ def clip_rare_values(columns: np.ndarray, targets: np.ndarray, share: np.ndarray
     return cut if gain > _GAIN else columns
 
 
-def _cut(columns: np.ndarray, quantile: float) -> np.ndarray:
+def _quantiles(column: np.ndarray, samples: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Those that numpy takes, between two samples, of a column whose rows stand for several samples each."""
+    order = column.argsort()
+    counts = samples[order].cumsum()
+    position = wanted * (counts[-1] - 1)
+    below, above = (
+        column[order[np.searchsorted(counts, np.floor(position) + step).clip(max=len(column) - 1)]]
+        for step in (0.5, 1.5)
+    )
+    return below + (position - np.floor(position)) * (above - below)
+
+
+def _cut(columns: np.ndarray, samples: np.ndarray, quantile: float) -> np.ndarray:
     if quantile == 0:
         return columns
-    low, high = np.quantile(columns, [quantile, 1 - quantile], axis=0)
+    ends = np.array([quantile, 1 - quantile])
+    low, high = np.array([_quantiles(column, samples, ends) for column in columns.T]).reshape(-1, 2).T
     smallest, largest = columns.min(axis=0), columns.max(axis=0)
     indicators = ((columns == smallest) | (columns == largest)).all(axis=0)
     keep = indicators | (low == high)  # or a rare category would vanish

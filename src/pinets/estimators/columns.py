@@ -17,6 +17,7 @@ __all__ = [
     "categorical_positions",
     "has_missing",
     "is_frame",
+    "numbers",
     "only_zero_or_one",
     "unique",
 ]
@@ -52,6 +53,8 @@ def categorical_positions(X: Any, wanted: Any) -> list[int]:
         return [number for number in range(X.shape[1]) if _holds_categories(X.iloc[:, number])] if is_frame(X) else []
     if wanted is None:
         return []
+    if len(X.shape) != 2:
+        raise ValueError(f"X must have rows and columns, got the shape {X.shape}")
     wanted = list(np.asarray(wanted).ravel().tolist())
     width = X.shape[1]
     if wanted and all(isinstance(item, bool) for item in wanted):
@@ -76,6 +79,8 @@ def _holds_categories(column: Any) -> bool:
         return True
     if kind != "object":
         return False
+    if any(isinstance(value, str) for value in column):  # texts of digits too, as postcodes are
+        return True
     try:
         np.asarray(column, dtype=np.float64)
     except (TypeError, ValueError):
@@ -123,7 +128,7 @@ class Columns:
                 ordered = sorted(counts, key=lambda level: (-counts[level], _label(level)))
                 reference[number], levels[number] = ordered[0], sorted(ordered[1:], key=_label)
             else:
-                values = _numbers(X, number)
+                values = numbers(X, number)
                 missing = np.isnan(values)
                 if missing.any():
                     flagged.append(number)
@@ -152,7 +157,7 @@ class Columns:
                 found = np.array([learnt.get(level, -1) for level in categories])[codes]
                 encoded += [found == code for code in range(len(learnt))]
                 continue
-            values = _numbers(X, number)
+            values = numbers(X, number)
             missing = np.isnan(values)
             if missing.any():
                 known = self.fill.get(number, 0.0 if fill is None else float(fill[number]))
@@ -264,16 +269,20 @@ def _categories(column: Any) -> tuple[np.ndarray, list[Any]]:
     return np.where(codes < 0, len(categories), codes), [*categories, None]
 
 
-def _numbers(X: Any, number: int) -> np.ndarray:
+def numbers(X: Any, number: int) -> np.ndarray:
+    """A column as numbers, missing ones as NaN."""
     column = _column(X, number)
     try:
+        if column.dtype.kind in "mMc":  # numpy would take dates for numbers, and missing ones for the year 1677
+            raise TypeError(f"its type is {column.dtype}")
         if hasattr(column, "to_numpy"):
             values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
             values = np.asarray(column, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"column {_name(X, number)} holds what is not a number ({error}): name it in categorical_features"
+            f"column {_name(X, number)} holds what is not a number ({error}): make it one, as days are of a date, or "
+            f"name it in categorical_features"
         ) from error
     if np.isinf(values).any():
         raise ValueError(f"column {_name(X, number)} of X contains infinity")

@@ -26,7 +26,7 @@ __all__ = ["Box", "Monotonic", "constrain", "prove", "read_constraints"]
 _SLACK = 1e-9  # relative; far more than the rounding errors of the derivative's coefficients
 _MOST_COMBINATIONS = 64  # combinations of categories; beyond, indicators are taken for numbers from 0 to 1
 _POINTS = 1000  # points of the box where the fit asks for the sign, before the proof
-_LEAST_SLOPE = 1e-3  # slope asked for at these points, in standardised units
+_ENOUGH_SLOPE = 2e-3  # slope asked for at these points, in standardised units
 _WEIGHT = 100.0  # penalty at a point with a smaller slope, beside a mean loss
 _SECONDS = 1.0  # computing time for each proof during a fit
 _HARDER = (0.0, 1e-2, 0.1, 1.0, 10.0, 1e6)  # penalties on products of a column, tried in turn; the last leaves none
@@ -231,16 +231,22 @@ def constrain(
 
 def _with_signs(quadratic: np.ndarray, linear: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     """The minimum of a quadratic function, with a penalty where a slope is too small: Newton's method."""
-    found, active = np.linalg.solve(quadratic, linear), np.zeros(len(slopes), dtype=bool)
+
+    def loss(point: np.ndarray) -> float:
+        lacking = np.maximum(0.0, _ENOUGH_SLOPE - slopes @ point)
+        return float(point @ quadratic @ point / 2 - linear @ point + _WEIGHT / 2 * lacking @ lacking)
+
+    found = np.linalg.solve(quadratic, linear)
     for _ in range(50):
-        before, active = active, slopes @ found < _LEAST_SLOPE
-        if (active == before).all():
-            break
-        some = slopes[active]
-        found = np.linalg.solve(
-            quadratic + _WEIGHT * some.T @ some,
-            linear + _WEIGHT * 2 * _LEAST_SLOPE * some.sum(axis=0),
+        some = slopes[slopes @ found < _ENOUGH_SLOPE]
+        target = np.linalg.solve(
+            quadratic + _WEIGHT * some.T @ some, linear + _WEIGHT * _ENOUGH_SLOPE * some.sum(axis=0)
         )
+        # whole steps may go round in circles: other slopes are too small where a step ends
+        nearer = min((found + 0.5**halvings * (target - found) for halvings in range(20)), key=loss)
+        if not loss(nearer) < loss(found):
+            break
+        found = nearer
     return found
 
 

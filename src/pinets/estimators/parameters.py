@@ -11,7 +11,7 @@ import torch
 
 from pinets.layers import CCP, NCP, NCPSkip
 
-__all__ = ["MODELS", "check_device", "check_parameters"]
+__all__ = ["MODELS", "check_at_least_one", "check_between", "check_device", "check_parameters"]
 
 MODELS: dict[str, type[CCP] | type[NCP]] = {"ccp": CCP, "ncp": NCP, "ncp_skip": NCPSkip}
 

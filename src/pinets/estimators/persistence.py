@@ -18,6 +18,7 @@ __all__ = ["arrays_of", "load_estimator", "network_from", "network_state", "tens
 
 _TENSOR = "tensor of dtype"
 _TRUSTED = [
+    "pinets.estimators._simplify.PathPoint",
     "pinets.estimators.classifier.PolynomialNetClassifier",
     "pinets.estimators.columns.Columns",
     "pinets.estimators.regressor.PolynomialNetRegressor",

@@ -23,6 +23,7 @@ from pinets.estimators._simplify import candidate_terms, choose_size, score_path
 from pinets.estimators.columns import only_zero_or_one, unique
 from pinets.estimators.factored import network_of_terms
 from pinets.estimators.monotone import Box, Monotonic, prove
+from pinets.estimators.parameters import check_at_least_one, check_between
 from pinets.estimators.scaling import Scaling
 from pinets.estimators.terms import allowed_products
 
@@ -88,7 +89,8 @@ class Reading:
 
     def encoded_names(self) -> list[str]:
         """The names of the polynomial's columns: ``city=Paris`` and ``age is missing`` beside the features' own."""
-        return self.columns_.names(self.raw_names())
+        raw = self.raw_names()
+        return self.columns_.names(raw)
 
     def variables(self) -> Variables:
         """The names and kinds of the polynomial's columns."""
@@ -152,17 +154,16 @@ class Reading:
             A copy of the estimator with the polynomial found, and ``path_``, the scores of 1, 2, ... terms.
         """
         check_is_fitted(self, "module_")
-        if not 0 <= tolerance < math.inf:
-            raise ValueError(f"tolerance must be a number of at least 0, got {tolerance!r}")
-        if max_terms < 1:
-            raise ValueError(f"max_terms must be at least 1, got {max_terms!r}")
+        order = self.order_ if order is None else order
+        check_between("tolerance", tolerance, 0, low_included=True)
+        check_at_least_one("max_terms", max_terms)
+        check_at_least_one("order", order)
         X, y, _ = self._check_samples(X, y, None, reset=False)  # type: ignore[attr-defined]
         dense = X.toarray() if hasattr(X, "toarray") else X
         scaling = self._shifted_scaling(center)
         columns = scaling.apply(torch.from_numpy(np.array(dense, dtype=np.float64))).numpy()
         targets, classify = self._columns_of(y), is_classifier(self)  # type: ignore[attr-defined]
         allowed = allowed_products(columns, self.columns_.sources)
-        order = self.order_ if order is None else order
         path = score_path(columns, targets, allowed, order=order, most=max_terms, classify=classify)
         reference = max(point.score for point in path)
         if not classify and math.isfinite(getattr(self, "error_", math.nan)):
@@ -204,6 +205,7 @@ class Reading:
             raise ValueError(f"level must lie between 0 and 1, as 0.95 does, got {level!r}")
         formula = self.formula(X, center=center)
         X, y, _ = self._check_samples(X, y, None, reset=False)  # type: ignore[attr-defined]
+        self._check_targets(y)  # type: ignore[attr-defined]
         rows = self._clipped(X) - formula.centers
         design = np.column_stack([np.ones(len(rows)), *(rows[:, term.columns].prod(axis=1) for term in formula.terms)])
         scale = np.abs(design).max(axis=0)
@@ -295,9 +297,11 @@ class Reading:
         names = self.raw_names()
         if isinstance(feature, str) and feature not in names:
             raise ValueError(f"there is no column {feature!r}{did_you_mean(feature, names)}")
-        number = names.index(feature) if isinstance(feature, str) else int(feature)
-        if not 0 <= number < len(names):
-            raise ValueError(f"feature must be from 0 to {len(names) - 1}, the number of a column, got {number}")
+        number = names.index(feature) if isinstance(feature, str) else feature
+        if not isinstance(number, Integral) or not 0 <= number < len(names):
+            raise ValueError(f"feature must be from 0 to {len(names) - 1}, the number of a column, got {number!r}")
+        if sign not in (-1, 1):
+            raise ValueError(f"sign must be 1 (rises) or -1 (falls), got {sign!r}")
         if number in self.columns_.levels:
             raise ValueError(f"feature must be a column of numbers, got {feature!r}, which holds categories")
         column = int(np.flatnonzero(self.columns_.sources == number)[0])
@@ -315,22 +319,27 @@ class Reading:
             raise ValueError("the range of the data is not known: fit with clip='auto' or a number, by fit")
         return Box(low, high, self.columns_.indicators, self.columns_.sources)
 
-    def _output(self, output: Any) -> tuple[int, str]:
-        """The position of an output, and its name."""
-        check_is_fitted(self, "module_")
+    def output_names(self) -> list[str]:
+        """The names of the outputs: ``y``, or ``y0``, ``y1`` and so on; for classes, what each output says of which."""
         count = self._outputs_count()
         if is_classifier(self):
             classes = self.classes_.tolist()  # type: ignore[attr-defined]
-            if count == 1:
-                return 0, f"log-odds of {classes[1]}"
+            return [f"log-odds of {classes[1]}"] if count == 1 else [f"score of {name}" for name in classes]
+        return ["y"] if count == 1 else [f"y{number}" for number in range(count)]
+
+    def _output(self, output: Any) -> tuple[int, str]:
+        """The position of an output, and its name."""
+        names, position = self.output_names(), 0
+        if len(names) > 1 and is_classifier(self):
+            classes = self.classes_.tolist()  # type: ignore[attr-defined]
             if output not in classes:
                 raise ValueError(f"each class has its own formula: output must be one of {classes}, got {output!r}")
-            return classes.index(output), f"score of {output}"
-        if count == 1:
-            return 0, "y"
-        if not isinstance(output, Integral) or not 0 <= int(output) < count:
-            raise ValueError(f"output must be from 0 to {count - 1}, the number of a target; got {output!r}")
-        return int(output), f"y{int(output)}"
+            position = classes.index(output)
+        elif len(names) > 1:
+            if not isinstance(output, Integral) or not 0 <= int(output) < len(names):
+                raise ValueError(f"output must be from 0 to {len(names) - 1}, the number of a target; got {output!r}")
+            position = int(output)
+        return position, names[position]
 
     def _rows(self, X: Any) -> np.ndarray:
         """Encoded rows within the range of the data: those given, or those kept from ``fit``."""
@@ -352,6 +361,7 @@ class Reading:
         return copy.deepcopy(self.module_).cpu().double()
 
     def _outputs_count(self) -> int:
+        check_is_fitted(self, "module_")
         head: Any = self.module_.head
         return int(head.out_features)
 

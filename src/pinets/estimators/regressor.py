@@ -101,12 +101,15 @@ class PolynomialNetRegressor(MultiOutputMixin, RegressorMixin, PolynomialNet):  
         return self._standard(y).numpy()
 
     def _encode(self, y: np.ndarray) -> Tensor:
+        return self._standard(y).to(self.feature_scaling_.mean.dtype)
+
+    def _check_targets(self, y: np.ndarray) -> None:
         outputs = len(self.target_scaling_.mean)
         if y.shape[1:] != ((outputs,) if self._several_outputs else ()):
             raise ValueError(f"y must keep the {outputs} columns of the first call, got shape {y.shape}")
-        return self._standard(y).to(self.feature_scaling_.mean.dtype)
 
     def _standard(self, y: np.ndarray) -> Tensor:
+        self._check_targets(y)
         columns = y if y.ndim > 1 else y[:, None]
         return self.target_scaling_.apply(torch.tensor(columns, dtype=torch.float64))
 

@@ -70,7 +70,8 @@ def allowed_products(columns: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Which pairs of columns may be multiplied, as a symmetric matrix of flags.
 
     Products within a group (two categories of one column) are always zero, and the square of a column with two values
-    says nothing that the column does not.
+    says nothing that the column does not; nor does that of a column with two values where its indicator of missing
+    numbers is off.
 
     Args:
         columns: The data, of shape (rows, columns).
@@ -79,6 +80,11 @@ def allowed_products(columns: np.ndarray, groups: np.ndarray) -> np.ndarray:
     allowed = groups[:, None] != groups[None, :]
     low, high = columns.min(axis=0), columns.max(axis=0)
     two_values = ((columns == low) | (columns == high)).all(axis=0)
+    for column in np.flatnonzero(~two_values):
+        others = (groups == groups[column]) & (np.arange(len(groups)) != column)
+        if others.any():
+            known = columns[(columns[:, others] == low[others]).all(axis=1), column]
+            two_values[column] = ((known == known.min()) | (known == known.max())).all()
     np.fill_diagonal(allowed, ~two_values)
     return allowed
 
