@@ -19,7 +19,7 @@ def test_functions_that_differ_are_told_apart_to_the_last_bit():
     x = torch.randn(4, 3)
     assert_same_function(first, copy.deepcopy(first), x)
     assert_same_function(first, second, x, tolerance=2e-3)
-    with pytest.raises(AssertionError, match=r"difference: 0\.0010\d* at index"):
+    with pytest.raises(AssertionError, match=r"difference: 0\.00(10|09)\d* at index"):
         assert_same_function(first, second, x)
 
 
