@@ -65,6 +65,23 @@ def test_training_and_validation_share_a_chart_and_one_run_has_no_band(runs):
     assert "One run. Dashed" in svg
 
 
+@pytest.mark.parametrize(
+    ("values", "ticks"), [((40.0, 3.0), {"3", "5", "10", "30"}), ((0.9, 0.1), {"0.2", "0.4", "0.8"})]
+)
+def test_values_that_fall_far_have_a_logarithmic_axis_and_shares_a_linear_one(runs, values, ticks):
+    run = RunFolder(runs / "baseline-small" / "seed-0")
+    rows = [
+        {"split": "validation", "step": epoch, "epoch": epoch, "value": value} for epoch, value in enumerate(values, 1)
+    ]
+    run.metrics_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    groups = {f"network {number}": [run] for number in range(8)}
+    svg = curve_figure(groups, "value")
+    assert ticks <= set(re.findall(r"<!-- ([\d.]+) -->", svg))  # matplotlib's comments at the glyphs
+    looks = re.findall(r'<path d="M[^"]+L[^"]+" clip-path=[^>]+ style="([^"]+)"', svg)
+    curves_drawn = {look for look in looks if "stroke-width: 1.5" in look}
+    assert len(curves_drawn) == len(groups)  # more networks than colours are told apart by their lines
+
+
 def test_a_task_has_its_say_about_a_single_run(runs, tmp_path):
     groups = group_runs([runs / "baseline-small" / "seed-0"])
     write_report(groups, tmp_path / "r.html", about=lambda run: [Section("About", paragraph(run.path.name))])

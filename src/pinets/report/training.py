@@ -6,10 +6,11 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
+from pinets._extras import require
 from pinets._files import write_bytes
 from pinets.engine.run import RunFolder
 from pinets.report.figures import COLORS, Hint, band, drawing_svg, figure_svg, new_figure, tidy
@@ -18,6 +19,9 @@ from pinets.report.runs import Groups, summarize
 from pinets.report.tables import metric_title, plus_minus, protocols, result_rows
 
 _MOST_HINTS = 2000  # hints in a figure; each is a line of the page
+_LOOKS = [
+    (color, line) for line, color in product(("-", ":", "-."), COLORS)
+]  # more networks than colours differ in line
 
 __all__ = ["curve_drawing", "curve_figure", "curves", "write_report"]
 
@@ -106,7 +110,7 @@ def _curves(groups: Groups, metric: str, splits: Sequence[str]) -> tuple[Any, li
     """The figure, and the numbers at its points."""
     figure, axes = new_figure(*((8, 4.5) if len(groups) > 1 else (5.2, 3.2)))  # one recipe: curves stand side by side
     hints = []
-    for (name, runs), color in zip(groups.items(), cycle(COLORS)):
+    for (name, runs), (color, line) in zip(groups.items(), cycle(_LOOKS)):
         for split in splits:
             found = [{row["epoch"]: row[metric] for row in run.metrics(split) if metric in row} for run in runs]
             found = [curve for curve in found if curve]  # the last value of each epoch
@@ -116,7 +120,7 @@ def _curves(groups: Groups, metric: str, splits: Sequence[str]) -> tuple[Any, li
             values = [[curve[epoch] for epoch in epochs] for curve in found]
             dashed = split == "train" and len(splits) > 1
             label = split if len(groups) == 1 else name if not dashed else None
-            look = {"linestyle": "--" if dashed else "-", "marker": "o" if len(epochs) == 1 else None}
+            look = {"linestyle": "--" if dashed else line, "marker": "o" if len(epochs) == 1 else None}
             band(axes, epochs, values, label=label, color=color, **look)
             who = split if len(groups) == 1 else f"{name}, {split}"
             for epoch, *found_there in zip(epochs, *values, strict=True):
@@ -128,9 +132,23 @@ def _curves(groups: Groups, metric: str, splits: Sequence[str]) -> tuple[Any, li
     reached = {hint.x for hint in hints}
     if len(reached) == 1:
         axes.set_xticks(list(reached))
-    if axes.lines:
+    hints = [hint for hint in hints if math.isfinite(hint.y)]
+    _spread(axes, [hint.y for hint in hints])
+    if len(groups) > len(COLORS):
+        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    elif axes.lines:
         axes.legend(frameon=False)
-    return figure, [hint for hint in hints if math.isfinite(hint.y)][:_MOST_HINTS]
+    return figure, hints[:_MOST_HINTS]
+
+
+def _spread(axes: Any, values: Sequence[float]) -> None:
+    """Take a logarithmic axis for values that begin far above their end, unless they are shares such as accuracies."""
+    if values and max(values) > 1 and 0 < 4 * min(values) < max(values):
+        axes.set_yscale("log")
+        ticker = require("matplotlib.ticker", extra="train")
+        axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+        axes.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+        axes.yaxis.set_minor_locator(ticker.NullLocator())
 
 
 def _state(run: RunFolder) -> str:
