@@ -111,8 +111,8 @@ class Predictor:
             return rows
         size = math.prod(self.shape)
         if rows[0].numel() != size:
-            shape = "x".join(map(str, self.shape))
-            raise DataError(f"{path}: a row has {rows[0].numel()} numbers, and the network takes {size} ({shape})")
+            shape = f" ({'x'.join(map(str, self.shape))})" if len(self.shape) > 1 else ""
+            raise DataError(f"{path}: a row has {rows[0].numel()} numbers, and the network takes {size}{shape}")
         return rows.reshape(len(rows), *self.shape)
 
     def answer(self, sources: Sequence[str], inputs: Tensor) -> list[Prediction]:

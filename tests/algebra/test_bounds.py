@@ -130,6 +130,16 @@ def test_three_times_tighter_for_networks_of_the_size_of_digits():
     assert (interval_bounds(model, lower, upper).width / bounds(model, lower, upper).width).mean() > 3
 
 
+def test_the_transpose_of_a_large_weight_does_not_loosen_bounds():
+    """It is no value of the network, and takes none of the memory that zonotopes are limited to."""
+    weight, head, linear = torch.randn(64, 400) / 20, torch.randn(2, 64) / 8, nn.functional.linear
+    box = ball(torch.randn(1, 400), 0.1)
+    found = bounds(Function(lambda x: (x @ weight.T).square() @ head.T), *box, precision=None)
+    same = bounds(Function(lambda x: linear(linear(x, weight).square(), head)), *box, precision=None)
+    for end, expected in ((found.lower, same.lower), (found.upper, same.upper)):
+        torch.testing.assert_close(end, expected, rtol=1e-9, atol=1e-12)
+
+
 def test_branch_and_bound_closes_in_on_the_true_range():
     """x**3 - x - y over [-1, 1] x [0, 1]: from -1 - t to t, with t = 2 / 27**0.5."""
     model = Function(lambda x: x[:, :1] ** 3 - x[:, :1] - x[:, 1:])

@@ -76,6 +76,9 @@ def test_a_ball_around_inputs_of_an_array(tmp_path, capsys):
     np.save(tmp_path / "objects.npy", np.array([{}]), allow_pickle=True)
     assert main(["certify", MODEL, "--box", "0.1", "--around", str(tmp_path / "objects.npy")]) == 2
     assert "is not a .npy file of plain numbers" in capsys.readouterr().err
+    (tmp_path / "image.npy").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
+    assert main(["certify", MODEL, "--box", "0.1", "--around", str(tmp_path / "image.npy")]) == 2
+    assert capsys.readouterr().err.rstrip().endswith("is not a .npy file of plain numbers")
     (tmp_path / "two.txt").write_text("0.5 0.25")
     assert main(["certify", MODEL, "--box", "0.1", "--around", str(tmp_path / "two.txt")]) == 2
     assert "takes a .npy or a .safetensors file" in capsys.readouterr().err

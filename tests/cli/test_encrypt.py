@@ -131,6 +131,24 @@ def test_a_model_with_typical_inputs_is_tried_on_these(tmp_path, monkeypatch):
     assert {row.tobytes() for row in inputs} <= {row.tobytes() for row in typical}
 
 
+def test_an_estimator_is_planned_for_the_rows_it_was_fitted_to(tmp_path, monkeypatch):
+    """They are far from -1 to 1, for which models without data are planned."""
+    skops = pytest.importorskip("skops.io")
+    from pinets.estimators import PolynomialNetRegressor
+
+    rows = np.random.default_rng(0).uniform(1000, 2000, (30, 2))
+    skops.dump(PolynomialNetRegressor(order=1).fit(rows, rows.sum(1)), tmp_path / "fitted.skops")
+    planned = []
+
+    def plan(source, **options):
+        planned.append(source.calibration)
+        raise RuntimeError("planning takes too long for a test")
+
+    monkeypatch.setattr("pinets.encrypted.Source.plan", plan)
+    assert main(["encrypt", "plan", str(tmp_path / "fitted.skops")]) == 1
+    assert {*map(tuple, planned[0].tolist())} == {*map(tuple, rows.astype(np.float32).tolist())}
+
+
 def test_trained_weights_with_typical_inputs_are_planned_without_their_dataset(tmp_path, monkeypatch, capsys):
     typical = np.random.default_rng(0).normal(size=(20, 1, 28, 28)).astype(np.float32)
     np.save(str(tmp_path / "typical.npy"), typical)

@@ -100,7 +100,7 @@ def test_bad_frames(rents):
     fitted = PolynomialNetRegressor().fit(X, y)
     with pytest.raises(ValueError, match="Feature names seen at fit time, yet now missing"):
         fitted.predict(X[["size"]])
-    with pytest.raises(ValueError, match="column 'size' holds what is not a number"):
+    with pytest.raises(ValueError, match="column 'size' is not numeric"):
         PolynomialNetRegressor(categorical_features=["city"]).fit(X.assign(size="large"), y)
     with pytest.raises(ValueError, match="column 'size' of X contains infinity"):
         PolynomialNetRegressor().fit(X.assign(size=np.inf), y)
@@ -126,7 +126,7 @@ def test_dates_are_named(rents, others, zone):
     X, y = rents
     dates = pandas.Series(pandas.date_range("2020-01-01", periods=len(y), tz=zone))
     dates[3] = pandas.NaT
-    with pytest.raises(ValueError, match=r"column 'sold' holds what is not a number .*datetime.*: make it one"):
+    with pytest.raises(ValueError, match=r"column 'sold' is not numeric .*datetime.*: convert it to numbers"):
         PolynomialNetRegressor().fit(X[others].assign(sold=dates), y)
     days = (dates - dates.min()).dt.days
     assert PolynomialNetRegressor(order=1).fit(X[others].assign(sold=days), y).encoded_names()[-1] == "sold is missing"

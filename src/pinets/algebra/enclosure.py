@@ -43,7 +43,7 @@ class Problem:
     rounding: Rounding
     outputs: torch.Size  # of one box, with a batch of one
     inputs: torch.Size
-    widest: int  # elements of the largest value
+    widest: int  # elements of the largest value that depends on the input
     sharpens: bool = True  # zonotopes by linear bounds of their factors: tighter, and slower for deep small networks
 
     @staticmethod
@@ -53,7 +53,12 @@ class Problem:
         traced = require_polynomial(model, row)
         example, graph = traced.require_one_row("a bound"), traced.graph
         _require_precision(graph, precision)
-        shapes = [node.meta["val"].shape for node in graph.nodes if isinstance(node.meta.get("val"), Tensor)]
+        varying = set(graph.inputs)  # constants, such as the transpose of a weight, have no generators
+        for node in graph.nodes:
+            if any(used.name in varying for used in node.all_input_nodes):
+                varying.add(node.name)
+        values = [node.meta.get("val") for node in graph.nodes if node.name in varying]
+        shapes = [value.shape for value in values if isinstance(value, Tensor)]
         outputs = [node.meta["val"].shape for node in graph.nodes if node.name in graph.outputs]
         outputs += [example.shape for name in graph.inputs if name in graph.outputs]
         if len(graph.outputs) != 1 or len(outputs) != 1 or outputs[0][:1] != (1,):

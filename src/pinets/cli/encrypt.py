@@ -100,7 +100,10 @@ def _add_encrypt(actions: Verbs) -> None:
         "encrypt",
         run_encrypt,
         summary="encrypt inputs",
-        details="INPUTS is an array with a batch axis, prepared as the network wants it.",
+        details=(
+            "INPUTS is an array with a batch axis, prepared as the network takes it.\n"
+            "Images themselves are taken by pinets encrypt predict, from a service."
+        ),
         example="pinets encrypt encrypt images.npy --client mnist/client --out asked",
     )
     parser.add_argument("inputs", metavar="INPUTS", help="a .npy file")

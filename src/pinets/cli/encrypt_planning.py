@@ -21,10 +21,10 @@ _LARGEST = 1e38  # limit of --range: inputs are drawn in single precision
 def add_planning(parser: Parser, inputs: str) -> None:
     parser.add_argument("source", metavar="RUN", help="a run folder, or a model")
     parser.add_argument("--input", metavar="SHAPE", type=shape, help="shape of one input without the batch, as 3,32,32")
-    parser.add_argument("--data", metavar="DIR", help="where data sets are (default: $PINETS_DATA)")
+    parser.add_argument("--data", metavar="DIR", help="where datasets are (default: $PINETS_DATA)")
     parser.add_argument("--range", metavar="LOW,HIGH", type=_range, help="of a model's inputs (default: -1,1)")
     parser.add_argument(
-        "--calibrate", metavar="FILE", help="typical inputs as .npy, instead of training images or --range"
+        "--calibrate", metavar="FILE", help="typical inputs as .npy, instead of those of training or --range"
     )
     parser.add_argument(
         "--packing",
@@ -99,6 +99,8 @@ def planning_source(args: argparse.Namespace) -> tuple[Source, Preparation]:
         source = draw_source(found.network, tuple(found.example(args.input).shape[1:]), typical=typical)
         # the dataset is read by those who test, so that a plan does not need it
         return replace(source, held_out=lambda count: found.data.read("test", count)), preparation
+    if found.estimator is not None and typical is None and args.range is None:
+        typical = torch.from_numpy(found.estimator.sample_).float()  # rows of its training, encoded
     low, high = args.range or (-1.0, 1.0)
     size = tuple(found.example(args.input).shape[1:])
     return draw_source(found.network, size, low, high, typical=typical), Preparation()

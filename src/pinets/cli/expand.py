@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pinets.cli.arguments import MODEL_HELP, add_model, gigabytes, positive
 from pinets.cli.parser import UsageError, Verbs, add_verb
@@ -24,6 +24,7 @@ def add_parser(verbs: Verbs) -> None:
         example="""
             pinets expand "CCP(4, 2, rank=3, order=2)" --top 5
             pinets expand model.safetensors --output 0 --latex
+            pinets expand houses.skops --top 20
             pinets expand runs/mnist_ccp4-small/seed-0 --top 5
         """,
     )
@@ -49,6 +50,10 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None and not 0 <= args.output < outputs:
         raise UsageError(f"--output must be from 0 to {outputs - 1}, got {args.output}")
     chosen = range(outputs) if args.output is None else [args.output]
+    if found.estimator is not None:
+        for output in chosen:
+            print_formula(found.estimator, output, outputs, args.top, latex=args.latex)
+        return 0
     memory = int(args.memory * 1024**3)
     if args.latex:
         for output in chosen:
@@ -58,13 +63,22 @@ def run(args: argparse.Namespace) -> int:
     wanted = model if args.output is None else one_output(model, args.output, outputs)
     expansion = expand(wanted, example, top=args.top, memory=memory)
     print(f"degree {expansion.degree}, inputs {example.numel()}, outputs {outputs}; the largest monomials:")
-    largest = expansion.top(args.top)
-    for monomial in largest:
+    for monomial in expansion.top(args.top):
         print(f"output {chosen[monomial.output]}: {monomial}")
-    if found.estimator is not None:
-        names = found.estimator.encoded_names()
-        print(*(f"z{i}: {names[i]}" for i in sorted({i for monomial in largest for i in monomial.indices})), sep="\n")
     return 0
+
+
+def print_formula(estimator: Any, output: int, outputs: int, top: int, *, latex: bool) -> None:
+    """The formula of one output of an estimator: columns by name, terms ranked by what they explain."""
+    several_classes = outputs > 1 and hasattr(estimator, "classes_")
+    formula = estimator.formula(output=estimator.classes_[output] if several_classes else output)
+    if latex:
+        print(formula.latex(top=top))
+        return
+    print(f"{formula.target} = {formula.constant:.4g} + the sum of {len(formula)} terms, the largest first:")
+    print(formula.table(top))
+    for name, level in formula.references.items():
+        print(f"{name}: compared with {level}")
 
 
 def one_output(model: nn.Module, output: int, outputs: int) -> nn.Module:

@@ -28,6 +28,7 @@ def add_parser(verbs: Verbs) -> None:
         example="""
             pinets predict runs/mnist_ccp4-small/seed-0 digit.png more_digits
             pinets predict model.onnx photos --top 3 --json
+            pinets predict houses.skops rows.csv
         """,
     )
     parser.add_argument("model", metavar="RUN", help="a run folder, model.onnx, .pt2, .safetensors, .skops, or a model")

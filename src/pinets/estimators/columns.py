@@ -281,8 +281,8 @@ def numbers(X: Any, number: int) -> np.ndarray:
             values = np.asarray(column, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"column {_name(X, number)} holds what is not a number ({error}): make it one, as days are of a date, or "
-            f"name it in categorical_features"
+            f"column {_name(X, number)} is not numeric ({error}): convert it to numbers, a date to days for instance, "
+            f"or name it in categorical_features"
         ) from error
     if np.isinf(values).any():
         raise ValueError(f"column {_name(X, number)} of X contains infinity")

@@ -73,7 +73,7 @@ def render(outcomes: Sequence[Outcome], digits: Digits) -> str:
     page.section("What was learnt", paragraph(_lesson(outcomes, best, linear, digits)))
     page.section(
         "Try next",
-        paragraph("The models of the first seed are in the folder of this report."),
+        paragraph("In the folder of this report, which holds the models of the first seed, run:"),
         code(
             f"pinets certify models/{best.contender.key}.safetensors\n"
             f"pinets expand models/{best.contender.key}.safetensors --top 10"

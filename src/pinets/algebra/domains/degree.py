@@ -38,16 +38,17 @@ class Violation:
 def each_once(violations: Sequence[Violation]) -> list[tuple[Violation, str]]:
     """Every operation with its reason once, at its first place, and a note on the other places.
 
-    >>> each_once([Violation(path, "relu", "is piecewise linear", "ReLU") for path in ("1", "3", "5")])[0][1]
+    >>> each_once([Violation(path, "relu", "is piecewise linear", "ReLU") for path in ("1", "3", "3", "5")])[0][1]
     ' (also in 3, 5)'
     """
     alike: dict[tuple[str, str], list[Violation]] = {}
     for violation in violations:
         alike.setdefault((violation.operation, violation.reason), []).append(violation)
-    return [(first, _also_in([other.path or "forward" for other in others])) for first, *others in alike.values()]
+    return [(found[0], _also_in(found)) for found in alike.values()]
 
 
-def _also_in(paths: list[str]) -> str:
+def _also_in(violations: list[Violation]) -> str:
+    _, *paths = dict.fromkeys(one.path or "forward" for one in violations)  # a module that runs twice is one place
     more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
     return f" (also in {', '.join(paths[:_NAMED])}{more})" if paths else ""
 

@@ -31,7 +31,8 @@ def open_array(path: PathLike) -> Any:
         OverflowError,
         tokenize.TokenError,
     ) as error:
-        raise DataError(f"{path}: is not a .npy file of plain numbers ({error})") from error
+        why = "" if "magic string" in str(error) else f" ({error})"  # another kind of file, such as an image
+        raise DataError(f"{path}: is not a .npy file of plain numbers{why}") from error
     if array.dtype.kind not in "fiu":
         raise DataError(f"{path}: must hold numbers, got {array.dtype}")
     return array
