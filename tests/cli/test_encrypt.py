@@ -5,12 +5,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 from torch import nn
 
 from pinets import Resolved
 from pinets import tasks as recipes
 from pinets.cli import main
 from pinets.cli.arguments import read_array
+from pinets.cli.encrypt_service import _read_inputs
+from pinets.data import DataError
+from pinets.encrypted import Preparation
+from pinets.prediction import Predictor
 
 pytest.importorskip("tenseal")
 
@@ -200,6 +205,24 @@ def test_a_run_that_is_no_classifier_is_refused(monkeypatch, tmp_path, capsys):
 def test_what_is_wrong_is_said(words, code, message, capsys):
     assert main(["encrypt", *words]) == code
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pictures_are_read_as_by_predict(channels, tmp_path):
+    """Photographs lie on their side with a note on how to turn them, and are not square."""
+    photograph = Image.fromarray(np.random.default_rng(0).integers(0, 256, (9, 6, 3), dtype=np.uint8))
+    note = Image.Exif()
+    note[0x0112] = 6  # turned by a quarter
+    path = str(tmp_path / "photograph.png")
+    photograph.save(path, exif=note)
+    shape, (mean, std) = (channels, 4, 4), [(number,) * channels for number in (0.5, 0.25)]
+    remote = SimpleNamespace(plan=SimpleNamespace(input_shape=shape), preparation=Preparation((), mean, std))
+    known = {"kind": "Normalize", "mean": mean, "std": std, "maximum": 255.0}
+    expected = Predictor(None, shape, None, known).read_images([path])
+    np.testing.assert_allclose(_read_inputs(path, remote), expected, atol=1e-6)
+    Image.fromarray(np.full((4, 4), 300, dtype=np.uint16)).save(path)
+    with pytest.raises(DataError, match="must have 8 bits a channel"):
+        _read_inputs(path, remote)
 
 
 def test_arrays_are_numbers_and_nothing_else(tmp_path):

@@ -143,17 +143,14 @@ def _describe(outputs: NDArray[np.float64], classes: tuple[str, ...]) -> str:
 
 def _read_inputs(path: str, client: RemoteClient) -> Any:
     """The inputs in a file, as the network takes them."""
-    import numpy as np
-
     if path.endswith(".npy"):
         return read_array(path)
-    from pinets._extras import require
+    from pinets.data import CentreCrop
+    from pinets.data.formats.images import decode_image
 
     wanted = client.plan.input_shape
-    if len(wanted) != 3 or wanted[0] not in (1, 3):
-        raise UsageError(f"the service takes inputs of shape {wanted}, not images: give a .npy file")
-    image_module = require("PIL.Image", extra="train")
-    with image_module.open(path) as opened:
-        image = opened.convert("L" if wanted[0] == 1 else "RGB").resize((wanted[2], wanted[1]))
-    pixels = np.asarray(image, dtype=np.uint8).reshape(*wanted[1:], wanted[0])
-    return client.preparation(pixels.transpose(2, 0, 1)[None])
+    if len(wanted) != 3 or wanted[0] not in (1, 3) or wanted[1] != wanted[2]:
+        raise UsageError(f"the service takes inputs of shape {wanted}, not square images: give a .npy file")
+    whole = CentreCrop(wanted[1], resize=wanted[1])  # as `pinets predict` reads it
+    pixels = decode_image(Path(path).read_bytes(), path, whole, (), wanted[0])
+    return client.preparation(pixels[None].numpy())
