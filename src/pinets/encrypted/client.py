@@ -98,7 +98,7 @@ class Client:
         count, slots = container.facts.get("count"), plan.parameters.slots
         if type(count) is not int or count < 1:
             raise FileError(f"{source} does not say how many inputs it answers")
-        expected = count if plan.packing != "throughput" else math.ceil(count / slots) * plan.rows
+        expected = count if plan.packing != "throughput" else -(-count // slots) * plan.rows
         if len(container.parts) != expected:
             raise FileError(f"{source} holds {len(container.parts)} ciphertexts for {count} inputs, not {expected}")
         plain = []
