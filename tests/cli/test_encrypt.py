@@ -199,6 +199,10 @@ def test_a_run_that_is_no_classifier_is_refused(monkeypatch, tmp_path, capsys):
         (["plan", MODEL, "--ring", "4096", "--packing", "latency"], 1, "a ring of 8192 has room"),
         (["plan", MODEL, "--calibrate", "nowhere.npy"], 2, "there is no file nowhere.npy"),
         (["keygen", "--client", "nowhere", "--server", "nowhere"], 1, "there is no plan.json in nowhere"),
+        (["serve", MODEL, "--port", "70000"], 2, "expected a port from 0 to 65535, got '70000'"),
+        (["serve", MODEL, "--quota", "inf"], 2, "expected a positive number of gigabytes, got 'inf'"),
+        (["predict", "http://[::1", "x.npy"], 1, "is http://... or https://..., got 'http://[::1': Invalid IPv6 URL"),
+        (["predict", "http://here:70000", "x.npy"], 1, "or https://..., got 'http://here:70000': Port out of range"),
         (["plam"], 2, "did you mean 'plan'"),
     ],
 )

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, positive, read_array
+from pinets.cli.arguments import MODEL_HELP, gigabytes, positive, read_array
 from pinets.cli.encrypt_planning import add_planning, make_plan
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
@@ -41,15 +41,21 @@ def add_serve(actions: Verbs) -> None:
     )
     add_planning(parser, inputs="1")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: this machine alone)")
-    parser.add_argument("--port", type=int, default=8000, help="0 takes a free one (default: 8000)")
+    parser.add_argument("--port", type=_port, default=8000, help="0 takes a free one (default: 8000)")
     parser.add_argument("--workers", type=positive, help="processes (default: one for each core)")
     parser.add_argument("--token-file", metavar="FILE", help="clients must send the token in this file")
     parser.add_argument("--store", metavar="DIR", help="evaluation keys (default: in the user's cache)")
-    parser.add_argument("--quota", type=float, default=_QUOTA_GB, help="gigabytes of keys on disk (default: 1)")
+    parser.add_argument("--quota", type=gigabytes, default=_QUOTA_GB, help="gigabytes of keys on disk (default: 1)")
     parser.add_argument("--days", type=float, default=_DAYS, help="how long unused keys are kept (default: 7)")
     parser.add_argument("--waiting", type=positive, default=32, help="requests that may wait (default: 32)")
     parser.add_argument("--seconds", type=float, default=60.0, help="for one ciphertext (default: 60)")
     parser.add_argument("--keys-in-memory", type=positive, help="clients a worker keeps keys of (default: by memory)")
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got {text!r}")
+    return int(text)
 
 
 def run_serve(args: argparse.Namespace) -> int:
