@@ -98,6 +98,7 @@ def test_what_is_no_polynomial_has_no_bounds(capsys):
         (["--box", "0.1"], "a single number for --box is a radius"),
         (["--box=-1,1", "--around", "x.safetensors"], "with --around, --box is a radius"),
         (["--box", "0.1", "--around", "x.safetensors"], "there is no file x.safetensors"),
+        (["--box=-1e200,1e200"], "the input must be finite"),
         (["--boxes", "4"], "say more about a --box, which is missing"),
     ],
 )

@@ -114,7 +114,9 @@ def test_an_error_of_several_lines_is_told_in_one(monkeypatch, capsys):
     assert capsys.readouterr().err == "pinets certify: KeyError: 'a\\nb'\n"
 
     def fail_longer(args):
-        raise RuntimeError("first\n   second")
+        raise RuntimeError(
+            "first\n   second\nException raised from unpack at /torch/numbers.h:79\nframe #0: c10::Error"
+        )
 
     monkeypatch.setattr("pinets.cli.certify.run", fail_longer)
     assert main(["certify", "X"]) == 1

@@ -5,12 +5,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 from torch import nn
 
 from pinets import Resolved
 from pinets import tasks as recipes
 from pinets.cli import main
 from pinets.cli.arguments import read_array
+from pinets.cli.encrypt_service import _read_inputs
+from pinets.data import DataError
+from pinets.encrypted import Preparation
+from pinets.prediction import Predictor
 
 pytest.importorskip("tenseal")
 
@@ -212,12 +217,34 @@ def test_a_run_that_is_no_classifier_is_refused(monkeypatch, tmp_path, capsys):
         (["plan", MODEL, "--ring", "4096", "--packing", "latency"], 1, "a ring of 8192 has room"),
         (["plan", MODEL, "--calibrate", "nowhere.npy"], 2, "there is no file nowhere.npy"),
         (["keygen", "--client", "nowhere", "--server", "nowhere"], 1, "there is no plan.json in nowhere"),
+        (["serve", MODEL, "--port", "70000"], 2, "expected a port from 0 to 65535, got '70000'"),
+        (["serve", MODEL, "--quota", "inf"], 2, "expected a positive number of gigabytes, got 'inf'"),
+        (["predict", "http://[::1", "x.npy"], 1, "is http://... or https://..., got 'http://[::1': Invalid IPv6 URL"),
+        (["predict", "http://here:70000", "x.npy"], 1, "or https://..., got 'http://here:70000': Port out of range"),
         (["plam"], 2, "did you mean 'plan'"),
     ],
 )
 def test_what_is_wrong_is_said(words, code, message, capsys):
     assert main(["encrypt", *words]) == code
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pictures_are_read_as_by_predict(channels, tmp_path):
+    """Photographs lie on their side with a note on how to turn them, and are not square."""
+    photograph = Image.fromarray(np.random.default_rng(0).integers(0, 256, (9, 6, 3), dtype=np.uint8))
+    note = Image.Exif()
+    note[0x0112] = 6  # turned by a quarter
+    path = str(tmp_path / "photograph.png")
+    photograph.save(path, exif=note)
+    shape, (mean, std) = (channels, 4, 4), [(number,) * channels for number in (0.5, 0.25)]
+    remote = SimpleNamespace(plan=SimpleNamespace(input_shape=shape), preparation=Preparation((), mean, std))
+    known = {"kind": "Normalize", "mean": mean, "std": std, "maximum": 255.0}
+    expected = Predictor(None, shape, None, known).read_images([path])
+    np.testing.assert_allclose(_read_inputs(path, remote), expected, atol=1e-6)
+    Image.fromarray(np.full((4, 4), 300, dtype=np.uint16)).save(path)
+    with pytest.raises(DataError, match="must have 8 bits a channel"):
+        _read_inputs(path, remote)
 
 
 def test_arrays_are_numbers_and_nothing_else(tmp_path):

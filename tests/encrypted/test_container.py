@@ -195,6 +195,7 @@ def test_a_circuit_of_another_shape_than_the_plan_is_refused(folders):
         ({"outputs": 0}, "got 0"),
         ({"outputs": 4}, "a weight for each of the 4 outputs"),
         ({"depth": 99}, "a depth of 99 does not fit"),
+        ({"degree": 10**400}, "0 takes more than . multiplications in a row"),
         ({"rotations": [0]}, "rotations are steps below 512"),
         ({"output_scale": 0.0}, "output_scale must be positive, got 0.0"),
         ({"low": 3.0, "high": 2.0}, "the range must not be empty, got 3.0 to 2.0"),

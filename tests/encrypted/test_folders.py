@@ -260,6 +260,7 @@ def test_inputs_outside_the_range_are_warned_of_with_what_is_lost(folders, tmp_p
         (np.zeros(6), "got"),
         (np.zeros((0, 6)), "got"),
         (np.array([[0, 1, np.nan, 0, 0, np.inf]]), "must be finite, got 2 that are not"),
+        (np.full((1, 6), -1e300), r"must be below \S+ in size to fit the modulus, got 1e\+300"),
     ],
 )
 def test_inputs_that_cannot_be(folders, tmp_path, inputs, message):
@@ -274,8 +275,11 @@ def test_too_little_memory_is_said_before_keys_are_made(folders, tmp_path, monke
     shutil.copytree(folder / "client", tmp_path / "client")
     (tmp_path / "client" / "secret.key").unlink()
     monkeypatch.setattr(client_module, "available_memory", lambda: 1000)
-    with pytest.raises(MemoryError, match=r"making the keys takes .*, and 1 kB is free"):
-        make_key_files(tmp_path / "client", tmp_path / "evaluation.keys")
+    plan_file = tmp_path / "client" / "plan.json"
+    for expected in ({}, {"key_bytes": 0}):  # the second one is a stranger's, who wants the memory
+        plan_file.write_text(json.dumps({**json.loads(plan_file.read_text()), **expected}))
+        with pytest.raises(MemoryError, match=r"making the keys takes .*, and 1 kB is free"):
+            make_key_files(tmp_path / "client", tmp_path / "evaluation.keys")
     monkeypatch.setattr(server_module, "available_memory", lambda: 1000)
     with pytest.raises(MemoryError, match="1 kB is free"):
         Server(*read_circuit(folder / "server"))

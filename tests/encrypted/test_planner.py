@@ -194,6 +194,19 @@ def test_large_outputs_are_made_to_fit(tmp_path):
     assert trial.deviation <= 1e-4 * largest
 
 
+@pytest.mark.parametrize("packing", ["latency", "throughput"])
+@pytest.mark.parametrize("bias", [1.4, 1.0])
+def test_constants_as_large_as_the_outputs_are_made_to_fit(packing, bias, tmp_path):
+    """SEAL refuses to encode constants from a quarter of the modulus on."""
+    network = nn.Linear(1, 14).double().requires_grad_(False)
+    nn.init.constant_(network.bias, bias)
+    nn.init.constant_(network.weight, 1e-3)
+    inputs = torch.linspace(1, 2, 3, dtype=torch.float64)[:, None]
+    plan, circuit = plan_for(network, inputs, packing=packing, **SMALL)
+    trial = run_trial(plan, circuit, network, inputs, tmp_path, workers=1)
+    assert trial.deviation <= plan.deviation
+
+
 def test_inputs_must_have_a_batch_axis():
     with pytest.raises(ValueError, match="with a batch axis"):
         plan_network(CCP(4, 2, rank=3, order=2), torch.rand(4))

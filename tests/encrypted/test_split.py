@@ -44,12 +44,15 @@ def test_sizes_are_known_before_anything_is_sent(request_):
 
 
 def test_counts_that_do_not_fit_are_refused(request_):
-    _, plan, _, _, request, _ = request_
+    _, plan, _, client, request, _ = request_
     container = Container.from_bytes(request, "inputs", "request")
-    for facts in ({}, {"count": 0}, {"count": 10**6}, {"count": True}, {"count": "3"}):
+    for facts in ({}, {"count": 0}, {"count": 10**6}, {"count": 10**400}, {"count": True}, {"count": "3"}):
         changed = Container("inputs", container.plan, container.keys, container.parts, facts)
         with pytest.raises(FileError, match="do not fit"):
             split_inputs(changed.to_bytes(), plan, 64)
+    answer = replace(container, kind="outputs", facts={"count": 10**400})
+    with pytest.raises(FileError, match="ciphertexts for 1000"):
+        client.decrypt(answer.to_bytes())
     with pytest.raises(KeyMismatchError, match="another plan"):
         split_inputs(Container("inputs", "other", "", {}).to_bytes(), plan, 64)
 

@@ -156,6 +156,7 @@ def hooked(place: int) -> nn.Sequential:
         (Tied(mean=False), 0),
         (Tied(mean=True), 0),
         (nn.Sequential(nn.Flatten(), CCP(50, 3, rank=4, order=2), nn.BatchNorm1d(3)), 1),
+        (nn.Sequential(nn.Flatten(), nn.Linear(50, 3), nn.BatchNorm1d(3, affine=False)), 1),
     ],
     ids=[
         "conv",
@@ -172,6 +173,7 @@ def hooked(place: int) -> nn.Sequential:
         "tied weight",
         "mean of the norm",
         "head",
+        "linear without affine",
     ],
 )
 def test_only_norms_that_can_be_folded_are(model, count):

@@ -117,6 +117,7 @@ def explain(error: Exception) -> str:
     """An error in one line, but for missing data: what to put where takes several."""
     lines = str(error).splitlines() if type(error).__name__ == "MissingDataError" else [str(error)]
     text = "\n  ".join(" ".join(line.split()) for line in lines)
+    text = text.partition(" Exception raised from ")[0]  # torch's own frames in C++
     if isinstance(error, ModuleNotFoundError) and error.name == "numpy":  # the one that is imported as it is
         text += '; install it with: pip install "pinets[train]"'
     if type(error).__name__ == "UnknownRecipeError":  # by name: its module is not imported for every error

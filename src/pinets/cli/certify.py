@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pinets.cli.arguments import MODEL_HELP, add_model, positive, print_json, read_array
@@ -72,7 +74,8 @@ def run(args: argparse.Namespace) -> int:
     traced, certificate = _certified(args)
     found: dict[str, Any] = {}
     if args.box is not None and traced is not None and certificate.polynomial:
-        found["boxes"] = _bound(traced, *_box(args, traced.example[0]), args.boxes)
+        with _without_answer():
+            found["boxes"] = _bound(traced, *_box(args, traced.example[0]), args.boxes)
     if args.json:
         violations = [
             {"path": violation.path, "operation": violation.operation, "reason": violation.reason}
@@ -94,16 +97,24 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _certified(args: argparse.Namespace) -> tuple[Traced | None, Certificate]:
-    """The traced network, if it can be traced, and its certificate. Exit code 1 means only "not a polynomial"."""
+    """The traced network, if it can be traced, and its certificate."""
     from pinets._resolve import resolve
     from pinets.algebra import Certificate, TraceError, certify, trace
 
+    with _without_answer():
+        try:
+            found = resolve(args.model)
+            traced = trace(found.network, found.example(args.input))
+            return traced, certify(traced)
+        except TraceError as error:
+            return None, Certificate(False, None, error.violations)
+
+
+@contextmanager
+def _without_answer() -> Iterator[None]:
+    """What fails inside ends with exit code 2: 1 means only "not a polynomial"."""
     try:
-        found = resolve(args.model)
-        traced = trace(found.network, found.example(args.input))
-        return traced, certify(traced)
-    except TraceError as error:
-        return None, Certificate(False, None, error.violations)
+        yield
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise UsageError(str(error)) from error
 

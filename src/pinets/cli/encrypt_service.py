@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, positive, read_array
+from pinets.cli.arguments import MODEL_HELP, gigabytes, positive, read_array
 from pinets.cli.encrypt_planning import add_planning, make_plan
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
@@ -41,15 +41,21 @@ def add_serve(actions: Verbs) -> None:
     )
     add_planning(parser, inputs="1")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: this machine alone)")
-    parser.add_argument("--port", type=int, default=8000, help="0 takes a free one (default: 8000)")
+    parser.add_argument("--port", type=_port, default=8000, help="0 takes a free one (default: 8000)")
     parser.add_argument("--workers", type=positive, help="processes (default: one for each core)")
     parser.add_argument("--token-file", metavar="FILE", help="clients must send the token in this file")
     parser.add_argument("--store", metavar="DIR", help="evaluation keys (default: in the user's cache)")
-    parser.add_argument("--quota", type=float, default=_QUOTA_GB, help="gigabytes of keys on disk (default: 1)")
+    parser.add_argument("--quota", type=gigabytes, default=_QUOTA_GB, help="gigabytes of keys on disk (default: 1)")
     parser.add_argument("--days", type=float, default=_DAYS, help="how long unused keys are kept (default: 7)")
     parser.add_argument("--waiting", type=positive, default=32, help="requests that may wait (default: 32)")
     parser.add_argument("--seconds", type=float, default=60.0, help="for one ciphertext (default: 60)")
     parser.add_argument("--keys-in-memory", type=positive, help="clients a worker keeps keys of (default: by memory)")
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got {text!r}")
+    return int(text)
 
 
 def run_serve(args: argparse.Namespace) -> int:
@@ -143,17 +149,14 @@ def _describe(outputs: NDArray[np.float64], classes: tuple[str, ...]) -> str:
 
 def _read_inputs(path: str, client: RemoteClient) -> Any:
     """The inputs in a file, as the network takes them."""
-    import numpy as np
-
     if path.endswith(".npy"):
         return read_array(path)
-    from pinets._extras import require
+    from pinets.data import CentreCrop
+    from pinets.data.formats.images import decode_image
 
     wanted = client.plan.input_shape
-    if len(wanted) != 3 or wanted[0] not in (1, 3):
-        raise UsageError(f"the service takes inputs of shape {wanted}, not images: give a .npy file")
-    image_module = require("PIL.Image", extra="train")
-    with image_module.open(path) as opened:
-        image = opened.convert("L" if wanted[0] == 1 else "RGB").resize((wanted[2], wanted[1]))
-    pixels = np.asarray(image, dtype=np.uint8).reshape(*wanted[1:], wanted[0])
-    return client.preparation(pixels.transpose(2, 0, 1)[None])
+    if len(wanted) != 3 or wanted[0] not in (1, 3) or wanted[1] != wanted[2]:
+        raise UsageError(f"the service takes inputs of shape {wanted}, not square images: give a .npy file")
+    whole = CentreCrop(wanted[1], resize=wanted[1])  # as `pinets predict` reads it
+    pixels = decode_image(Path(path).read_bytes(), path, whole, (), wanted[0])
+    return client.preparation(pixels[None].numpy())

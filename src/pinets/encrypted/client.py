@@ -27,7 +27,8 @@ def make_keys(plan: Plan) -> tuple[Container, Container]:
         The secret key, which stays with the client, and the evaluation keys for the server. The server can multiply
         and rotate with them, not decrypt.
     """
-    needed, memory = 2 * plan.key_bytes, available_memory()  # the keys, and their serialised form
+    # the keys, and their serialised form; counted here, since a stranger's plan may expect too little
+    needed, memory = 2 * (1 + len(plan.rotations)) * plan.parameters.key_bytes, available_memory()
     if needed > memory:
         raise MemoryError(f"making the keys takes {in_units(needed)} of memory, and {in_units(memory)} is free")
     secret, relinearisation, rotation = make_seal_keys(SealScheme(plan.parameters), plan.rotations)
@@ -74,6 +75,9 @@ class Client:
             )
         if not np.isfinite(inputs).all():
             raise EncryptedError(f"inputs must be finite, got {int((~np.isfinite(inputs)).sum())} that are not")
+        most = 2.0 ** (sum(plan.parameters.prime_bits[:-1]) - 2) / plan.parameters.scale
+        if (largest := float(np.abs(inputs).max())) >= most:
+            raise EncryptedError(f"inputs must be below {most:.3g} in size to fit the modulus, got {largest:.3g}")
         if text := _outside(inputs, plan):
             if plan.proven_deviation is not None and not allow:
                 raise EncryptedError(f"{text}. The plan's proof does not hold for them")
@@ -94,7 +98,7 @@ class Client:
         count, slots = container.facts.get("count"), plan.parameters.slots
         if type(count) is not int or count < 1:
             raise FileError(f"{source} does not say how many inputs it answers")
-        expected = count if plan.packing != "throughput" else math.ceil(count / slots) * plan.rows
+        expected = count if plan.packing != "throughput" else -(-count // slots) * plan.rows
         if len(container.parts) != expected:
             raise FileError(f"{source} holds {len(container.parts)} ciphertexts for {count} inputs, not {expected}")
         plain = []

@@ -10,12 +10,14 @@ from pinets.encrypted.reach import Reach
 __all__ = ["candidates", "headroom", "output_scale", "too_deep"]
 
 _LEAST_SCALE = 24  # bits; a smaller scale drowns in noise
+_CONSTANT = 2.01  # SEAL refuses to encode constants from a quarter of the modulus on; results may reach half of it
 _MOST_SCALE = 45  # SEAL encodes in double precision, whose errors are larger than those of a larger scale
 
 
-def output_scale(reach: Reach, parameters: Parameters) -> float:
-    """The largest scale at which the output fits the base prime."""
-    bits = parameters.prime_bits[0] - 1 - math.ceil(math.log2(max(reach.output, 2.0**-20)))
+def output_scale(reach: Reach, parameters: Parameters, constant: float) -> float:
+    """The largest scale at which the output and its largest constant fit the base prime."""
+    largest = max(reach.output, _CONSTANT * constant, 2.0**-20)
+    bits = parameters.prime_bits[0] - 1 - math.ceil(math.log2(largest))
     return 2.0 ** min(bits, parameters.prime_bits[0] - 2, parameters.scale_bits + 8)
 
 

@@ -306,6 +306,8 @@ class Plan:
             raise PlanError(f"there must be {CHECKS} check values with a weight for each of the {self.outputs} outputs")
         if not 1 <= self.depth <= scheme.levels:
             raise PlanError(f"a depth of {self.depth} does not fit {scheme.levels} levels")
+        if self.degree > 2**self.depth:
+            raise PlanError(f"a degree of {self.degree} takes more than {self.depth} multiplications in a row")
         if not self.low <= self.high:
             raise PlanError(f"the range must not be empty, got {self.low} to {self.high}")
         if len(self.rotations) > scheme.ring or not all(0 < abs(step) < slots for step in self.rotations):

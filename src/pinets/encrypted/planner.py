@@ -163,6 +163,11 @@ class _Question:
     def high(self) -> float:
         return float(self.inputs.max())
 
+    @property
+    def constant(self) -> float:
+        """The largest constant of the outputs and check values."""
+        return float(self.circuit.output.constant.abs().max())
+
     def program(self, packing: Packing, slots: int) -> tuple[Arrangement, Program]:
         """The layout and the program of a packing; those of the grid packing take seconds to make."""
         if (packing, slots) not in self.programs:
@@ -291,7 +296,8 @@ def _room(question: _Question, ring: int, insecure: bool, share: float) -> float
     if not 0 < reach.output < 2.0**LARGEST_PRIME:
         return -math.inf
     found = candidates(ring, question.circuit.depth, insecure)
-    return max((headroom(reach, each, output_scale(reach, each), 1) for each in found), default=-math.inf)
+    constant = question.constant
+    return max((headroom(reach, each, output_scale(reach, each, constant), 1) for each in found), default=-math.inf)
 
 
 def _try(question: _Question, parameters: Parameters, packing: Packing, reach: Reach) -> _Trial:
@@ -300,7 +306,7 @@ def _try(question: _Question, parameters: Parameters, packing: Packing, reach: R
     evaluator = SimulatedEvaluator(parameters)
     if not reach.output < 2.0**LARGEST_PRIME:
         raise PlanError(f"outputs can reach {reach.output:.3g} in the range, which fits no modulus")
-    scale_of_output = output_scale(reach, parameters)
+    scale_of_output = output_scale(reach, parameters, question.constant)
     area = max((stencil.pool for stencil in circuit.stencils), default=1) ** 2 if packing == "grid" else 1
     free = headroom(reach, parameters, scale_of_output, area)
     if free < 0:

@@ -168,7 +168,7 @@ def split_inputs(content: bytes, plan: Plan, at_most: int) -> list[bytes]:
     container = Container.from_bytes(content, "inputs", source, most_parts=at_most * size)
     container.require(plan=plan.identity, source=source)
     entries, count = list(container.parts.values()), container.facts.get("count")
-    if type(count) is not int or count < 1 or len(entries) != math.ceil(count / plan.batch) * size:
+    if type(count) is not int or count < 1 or len(entries) != -(-count // plan.batch) * size:
         raise FileError(f"{source} holds {len(entries)} ciphertexts, which do not fit {count} inputs")
     groups = []
     for number, start in enumerate(range(0, len(entries), size)):

@@ -6,6 +6,7 @@ import copy
 from collections import Counter
 from typing import Any
 
+import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils import parametrize
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
@@ -49,6 +50,9 @@ def fold_batch_norms(model: nn.Module, example: Tensor) -> tuple[nn.Module, int]
         operator: Any = folded.get_submodule(operator_path)
         norm: Any = folded.get_submodule(norm_path)
         if isinstance(operator, nn.Linear):
+            if norm.weight is None:  # torch's fusion of linear maps needs them, that of convolutions does not
+                norm.weight = nn.Parameter(torch.ones_like(norm.running_mean))
+                norm.bias = nn.Parameter(torch.zeros_like(norm.running_mean))
             fused: nn.Module = fuse_linear_bn_eval(operator, norm)
         else:
             transpose = isinstance(operator, nn.modules.conv._ConvTransposeNd)

@@ -111,7 +111,7 @@ def test_predict_on_the_command_line(serve, tmp_path):
     done = predict("inputs.npy", "--token-file", "token")
     assert done.returncode == 0, done.stderr
     assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["inputs.npy", "inputs.npy"]
-    assert "not images: give a .npy file" in predict("image.png", "--token-file", "token").stderr
+    assert "not square images: give a .npy file" in predict("image.png", "--token-file", "token").stderr
 
 
 def listens(port: int) -> bool:

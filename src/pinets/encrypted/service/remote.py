@@ -64,9 +64,14 @@ class RemoteClient:
         insecure: bool = False,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
-        parts = urlsplit(url)
+        wanted = f"the address of a service is http://... or https://..., got {url!r}"
+        try:
+            parts = urlsplit(url)
+            parts.port  # noqa: B018  # a port that cannot be raises
+        except ValueError as error:
+            raise ValueError(f"{wanted}: {error}") from error
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"the address of a service is http://... or https://..., got {url!r}")
+            raise ValueError(wanted)
         self.url, self._parts, self._seconds = url.rstrip("/"), parts, seconds
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._progress = progress
