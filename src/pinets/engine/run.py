@@ -13,6 +13,7 @@ import reprlib
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -148,6 +149,20 @@ class RunFolder:
                 if key != "fingerprint":
                     differs = f"{key} {_difference(known.get(key), data.get(key))}"
                 raise ValueError(f"{self.path} was started with other data: {differs}")
+
+    def require_same_kind(self, samples: SampleSet) -> None:
+        """Refuse training samples of other classes than the run has learnt, and warn of other samples.
+
+        Splits and normalisation follow the samples: with one image more, others may be held out for the test.
+        """
+        self.require_same_classes(samples.classes)
+        known = self._data().get("fingerprint")
+        if known is not None and known != fingerprint(samples):
+            warnings.warn(
+                f"{self.path} was trained on other samples than the training samples there are now: those that it has "
+                "learnt may be among the test samples, and inputs may be scaled in another way",
+                stacklevel=3,
+            )
 
     def require_same_classes(self, classes: Sequence[str] | None) -> None:
         """Refuse data whose classes are not those the run has learnt, in the same order."""

@@ -105,7 +105,7 @@ def evaluate(
     recipe = without_first_weights(recipe_from_json(run.recipe()))
     checkpoint = run.newest_checkpoint()
     data = recipe.load(run.data_folder(data_dir))
-    run.require_same_classes(data.train.classes)
+    run.require_same_kind(data.train)
     accelerator = make_accelerator(recipe.precision)
     task = recipe.build(data, accelerator)
     restore_networks(task, checkpoint, accelerator)
