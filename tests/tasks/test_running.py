@@ -93,6 +93,13 @@ def test_missing_data_leaves_no_folder(tiny, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU, which computes in fp16")
+def test_a_precision_that_would_not_be_used_is_refused(tiny, cifar, tmp_path):
+    with pytest.raises(ValueError, match="precision is fp16, which needs a GPU"):
+        recipes.train(replace(tiny, precision="fp16"), tmp_path / "runs", data_dir=cifar)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_classes_must_be_those_of_the_data(tiny, cifar, tmp_path):
     wrong = recipes.set_values(tiny, ["data.classes=7"])
     with pytest.raises(ValueError, match=r"data\.classes is 7, but cifar10 has 10 classes"):

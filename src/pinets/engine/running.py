@@ -54,6 +54,8 @@ def train(
     accelerator.wait_for_everyone()
     if run.finished:
         return run.result()
+    if recipe.precision == "fp16" and accelerator.device.type == "cpu" and not run.has_progress:
+        raise ValueError("precision is fp16, which needs a GPU: a CPU would compute in float32; use bf16 or no")
     if run.has_progress:
         data_dir = run.data_folder(data_dir)
         for key, before, now in run.changed_environment(accelerator.num_processes, to_json(recipe)):
