@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from pinets.data import (
     DATA_SETS,
     Compose,
-    DataError,
     ImageSet,
     Normalize,
     RandomColour,
@@ -193,7 +192,7 @@ class Images:
         """Shape and classes of the images, and the normalisation (and crop) of those that are evaluated."""
         try:
             return self.load(data_dir, download=False).describe()
-        except (DataError, OSError) as error:
+        except OSError as error:
             return InputInfo(missing=str(error))
 
 
@@ -232,7 +231,7 @@ class Speech:
         features = InputInfo((1, 32, 32), preprocessing=repr(speech_features()))
         try:
             return replace(features, classes=tuple(load(self.name, data_dir, download=False).train.classes))
-        except (DataError, OSError) as error:
+        except OSError as error:
             return replace(features, missing=str(error))
 
 
