@@ -156,8 +156,7 @@ class RunFolder:
         Splits and normalisation follow the samples: with one image more, others may be held out for the test.
         """
         self.require_same_classes(samples.classes)
-        known = self._data().get("fingerprint")
-        if known is not None and known != fingerprint(samples):
+        if self.fingerprint is not None and self.fingerprint != fingerprint(samples):
             warnings.warn(
                 f"{self.path} was trained on other samples than the training samples there are now: those that it has "
                 "learnt may be among the test samples, and inputs may be scaled in another way",
@@ -169,6 +168,11 @@ class RunFolder:
         known = self._data().get("classes")
         if known is not None and classes is not None and known != list(classes):
             raise ValueError(f"{self.path} was trained on other data: classes {_difference(known, list(classes))}")
+
+    @property
+    def fingerprint(self) -> str | None:
+        """The checksum of the training samples; None for records and older runs."""
+        return self._data().get("fingerprint")
 
     def _data(self) -> dict[str, Any]:
         """The content of ``data.json``; empty for older runs, which lack the file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -155,7 +156,19 @@ def compare(
                 train(one, out, data_dir=data_dir, resume=True)
             _record(one, out, records)
     most = seeds if records is None else None
-    return [finished_runs(recipe, out, records)[:most] for recipe in recipes]
+    groups = [finished_runs(recipe, out, records)[:most] for recipe in recipes]
+    _tell_other_data([run for group in groups for run in group])
+    return groups
+
+
+def _tell_other_data(runs: Sequence[RunFolder]) -> None:
+    """Warn of runs that were trained on other samples than the first: the data of one name may have changed."""
+    known = [run for run in runs if run.fingerprint is not None]
+    if other := [run for run in known if run.fingerprint != known[0].fingerprint]:
+        warnings.warn(
+            f"{other[0].path} was trained on other samples than {known[0].path}, and should not be compared with it",
+            stacklevel=3,
+        )
 
 
 def finished_runs(recipe: Recipe, out: str | Path = "runs", records: str | Path | None = None) -> list[RunFolder]:
