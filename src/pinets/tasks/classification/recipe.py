@@ -350,7 +350,6 @@ class ClassificationRecipe(Recipe):
             average=self.average,
             input_noise=self.input_noise,
             robust=None if self.robust is None else self.robust.build(data.evaluation),
-            teacher=None if self.teacher is None else self.teacher.build(data.describe()),
         )
         seed_processes_apart(self.seed, accelerator)
         return task
@@ -363,6 +362,8 @@ class ClassificationRecipe(Recipe):
         task.batches = batches
         if isinstance(self.robust, Certified):
             task.grow_ball(round(self.robust.growing * plan.steps))
+        if self.teacher is not None:  # only now: evaluation does without, when it may be gone
+            task.learn_from(self.teacher.build(data.describe()))
         task.optimizers, task.schedules = {"model": accelerator.prepare(optimizer)}, {"model": schedule}
         return plan
 
