@@ -149,7 +149,7 @@ def test_compare_trains_each_seed_once(tiny, cifar, tmp_path, monkeypatch):
         [run.path for run in group] for group in runs
     ]
     last = runs[1][1]
-    last.data_file.write_text(last.data_file.read_text().replace(last.fingerprint, "of others"))
+    last.data_file.write_text(last.data_file.read_text().replace(last.checksums()["fingerprint"], "of others"))
     with pytest.warns(UserWarning, match=f"{last.path} was trained on other samples than {runs[0][0].path}"):
         recipes.compare([tiny, other], 2, tmp_path, data_dir=cifar)
 

@@ -16,7 +16,7 @@ from pinets.engine.compiling import compile_networks
 from pinets.engine.loop import fit, make_accelerator, restore_networks
 from pinets.engine.model import without_first_weights
 from pinets.engine.recipe import Recipe, recipe_from_json
-from pinets.engine.run import RunFolder, changed_keys, describe_data
+from pinets.engine.run import RunFolder, changed_keys, describe_data, differ
 from pinets.engine.task import Split
 from pinets.engine.values import RecipeError, to_json
 
@@ -163,8 +163,8 @@ def compare(
 
 def _tell_other_data(runs: Sequence[RunFolder]) -> None:
     """Warn of runs that were trained on other samples than the first: the data of one name may have changed."""
-    known = [run for run in runs if run.fingerprint is not None]
-    if other := [run for run in known if run.fingerprint != known[0].fingerprint]:
+    known = [run for run in runs if run.checksums()]
+    if other := [run for run in known if differ(known[0].checksums(), run.checksums())]:
         warnings.warn(
             f"{other[0].path} was trained on other samples than {known[0].path}, and should not be compared with it",
             stacklevel=3,
