@@ -106,6 +106,13 @@ def test_a_classifier_is_checked_beyond_its_shape(fashion):
     assert answer.mismatches == ["gate_decay is 0.1, and the network has no layers named gate"]
 
 
+def test_damaged_data_do_not_fit(fashion, capsys):
+    labels = fashion / "fashion-mnist" / "t10k-labels-idx1-ubyte"
+    labels.write_bytes(labels.read_bytes()[:-1])
+    assert dry_run("fashion_ccp4", fashion, "batch=16") == 1  # what is missing, 0
+    assert capsys.readouterr().err.startswith(f"does not fit: data: {labels}")
+
+
 @pytest.fixture
 def balls(tmp_path):
     trimesh = pytest.importorskip("trimesh")

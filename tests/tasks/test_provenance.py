@@ -59,6 +59,17 @@ def test_other_classes_are_refused_when_a_run_is_evaluated_or_used(run, folder, 
     assert resolve(run.path, data_dir=folder).classes == ("cats", "dogs")  # as the run noted them
 
 
+def test_other_samples_are_told_when_a_run_is_evaluated_or_used(run, folder):
+    learnt = set(TrainedRun(run.path).data.train.paths)  # without a warning
+    for number in range(6):
+        shutil.copy(folder / "cats" / "0.png", folder / "cats" / f"0{number}.png")
+    with pytest.warns(UserWarning, match="trained on other samples .* may be among the test samples"):
+        data = TrainedRun(run.path).data
+    assert learnt & set(data.splits.test.paths)
+    with pytest.warns(UserWarning, match="trained on other samples"):
+        recipes.evaluate(run.path)
+
+
 def test_the_data_are_found_where_they_were(run, folder, tmp_path, monkeypatch):
     expected = recipes.evaluate(run.path, data_dir=folder)
     monkeypatch.setenv("PINETS_DATA", str(tmp_path / "elsewhere"))

@@ -93,6 +93,13 @@ def test_missing_data_leaves_no_folder(tiny, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU, which computes in fp16")
+def test_a_precision_that_would_not_be_used_is_refused(tiny, cifar, tmp_path):
+    with pytest.raises(ValueError, match="precision is fp16, which needs a GPU"):
+        recipes.train(replace(tiny, precision="fp16"), tmp_path / "runs", data_dir=cifar)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_classes_must_be_those_of_the_data(tiny, cifar, tmp_path):
     wrong = recipes.set_values(tiny, ["data.classes=7"])
     with pytest.raises(ValueError, match=r"data\.classes is 7, but cifar10 has 10 classes"):
@@ -141,6 +148,10 @@ def test_compare_trains_each_seed_once(tiny, cifar, tmp_path, monkeypatch):
     assert [[run.path for run in group] for group in recipes.compare([tiny, other], 2, tmp_path, data_dir=cifar)] == [
         [run.path for run in group] for group in runs
     ]
+    last = runs[1][1]
+    last.data_file.write_text(last.data_file.read_text().replace(last.checksums()["fingerprint"], "of others"))
+    with pytest.warns(UserWarning, match=f"{last.path} was trained on other samples than {runs[0][0].path}"):
+        recipes.compare([tiny, other], 2, tmp_path, data_dir=cifar)
 
 
 def test_the_seeds_of_a_recipe_are_summed_up(cifar, tmp_path, capsys):

@@ -174,7 +174,9 @@ class Recipe(ABC):
 
     def _look(self, found: Findings, data_dir: str | Path | None) -> None:
         """Add mismatches and missing data; a subclass adds those of its task."""
-        inputs = self.describe_inputs(data_dir)
+        inputs = InputInfo()
+        with found.of("data"):
+            inputs = self.describe_inputs(data_dir)
         if inputs.missing:
             found.missing.append(inputs.missing)
         found.mismatches += self.mismatches(inputs)

@@ -13,6 +13,7 @@ import reprlib
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,9 +28,18 @@ from pinets._storage import digest, parse_json, read_json_object, write_json
 from pinets.data.samples import SampleSet, fingerprint
 from pinets.engine.checkpoint import Checkpoint, Checkpoints
 
-__all__ = ["ChangedRecipeError", "RunExistsError", "RunFolder", "changed_keys", "describe_data", "environment"]
+__all__ = [
+    "ChangedRecipeError",
+    "RunExistsError",
+    "RunFolder",
+    "changed_keys",
+    "describe_data",
+    "differ",
+    "environment",
+]
 
 _FREE = ("compile",)  # keys of a recipe that change at most the last bits: a run may be resumed with other values
+_CHECKSUMS = {"fingerprint": "other images or labels", "content": "other shapes"}  # in data.json: what differs
 _MOST_NAMES = 1000  # classes whose names are written down; more of them (identities) only count in the checksum
 
 
@@ -142,18 +152,34 @@ class RunFolder:
     def require_same_data(self, data: dict[str, Any]) -> None:
         """Refuse to resume on other data; ``data`` is what :func:`describe_data` says of them."""
         known = self._data()
-        for key in ("samples", "classes", "fingerprint"):
-            if known and known.get(key) != data.get(key):
-                differs = "other images or labels"
-                if key != "fingerprint":
-                    differs = f"{key} {_difference(known.get(key), data.get(key))}"
+        for key in ("samples", "classes", *_CHECKSUMS):
+            is_older = not known or (key == "content" and key not in known)
+            if not is_older and known.get(key) != data.get(key):
+                differs = _CHECKSUMS.get(key) or f"{key} {_difference(known.get(key), data.get(key))}"
                 raise ValueError(f"{self.path} was started with other data: {differs}")
+
+    def require_same_kind(self, samples: SampleSet) -> None:
+        """Refuse training samples of other classes than the run has learnt, and warn of other samples.
+
+        Splits and normalisation follow the samples: with one image more, others may be held out for the test.
+        """
+        self.require_same_classes(samples.classes)
+        if differ(self.checksums(), _checksums(samples)):
+            warnings.warn(
+                f"{self.path} was trained on other samples than the training samples there are now: those that it has "
+                "learnt may be among the test samples, and inputs may be scaled in another way",
+                stacklevel=3,
+            )
 
     def require_same_classes(self, classes: Sequence[str] | None) -> None:
         """Refuse data whose classes are not those the run has learnt, in the same order."""
         known = self._data().get("classes")
         if known is not None and classes is not None and known != list(classes):
             raise ValueError(f"{self.path} was trained on other data: classes {_difference(known, list(classes))}")
+
+    def checksums(self) -> dict[str, str]:
+        """Those of the training samples by kind; empty for records and older runs."""
+        return {key: value for key, value in self._data().items() if key in _CHECKSUMS}
 
     def _data(self) -> dict[str, Any]:
         """The content of ``data.json``; empty for older runs, which lack the file."""
@@ -252,9 +278,20 @@ def describe_data(
         "folder": None if data_dir is None else str(Path(data_dir).resolve()),
         "samples": len(samples),
         "classes": list(samples.classes) if len(samples.classes) <= _MOST_NAMES else None,
-        "fingerprint": fingerprint(samples),
+        **_checksums(samples),
         **({} if inputs is None else {"inputs": inputs}),
     }
+
+
+def _checksums(samples: SampleSet) -> dict[str, str]:
+    """What tells samples from others; ``content`` only for sets of numbers that are not computed but read."""
+    content = getattr(samples, "content_checksum", None)
+    return {"fingerprint": fingerprint(samples), **({} if content is None else {"content": content()})}
+
+
+def differ(known: Mapping[str, str], now: Mapping[str, str]) -> bool:
+    """Whether checksums are of other samples; a kind that an older run lacks tells nothing."""
+    return any(known[key] != now[key] for key in known.keys() & now.keys())
 
 
 def _difference(before: Any, now: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,7 +16,7 @@ from pinets.engine.compiling import compile_networks
 from pinets.engine.loop import fit, make_accelerator, restore_networks
 from pinets.engine.model import without_first_weights
 from pinets.engine.recipe import Recipe, recipe_from_json
-from pinets.engine.run import RunFolder, changed_keys, describe_data
+from pinets.engine.run import RunFolder, changed_keys, describe_data, differ
 from pinets.engine.task import Split
 from pinets.engine.values import RecipeError, to_json
 
@@ -54,6 +55,8 @@ def train(
     accelerator.wait_for_everyone()
     if run.finished:
         return run.result()
+    if recipe.precision == "fp16" and accelerator.device.type == "cpu" and not run.has_progress:
+        raise ValueError("precision is fp16, which needs a GPU: a CPU would compute in float32; use bf16 or no")
     if run.has_progress:
         data_dir = run.data_folder(data_dir)
         for key, before, now in run.changed_environment(accelerator.num_processes, to_json(recipe)):
@@ -105,7 +108,7 @@ def evaluate(
     recipe = without_first_weights(recipe_from_json(run.recipe()))
     checkpoint = run.newest_checkpoint()
     data = recipe.load(run.data_folder(data_dir))
-    run.require_same_classes(data.train.classes)
+    run.require_same_kind(data.train)
     accelerator = make_accelerator(recipe.precision)
     task = recipe.build(data, accelerator)
     restore_networks(task, checkpoint, accelerator)
@@ -153,7 +156,19 @@ def compare(
                 train(one, out, data_dir=data_dir, resume=True)
             _record(one, out, records)
     most = seeds if records is None else None
-    return [finished_runs(recipe, out, records)[:most] for recipe in recipes]
+    groups = [finished_runs(recipe, out, records)[:most] for recipe in recipes]
+    _tell_other_data([run for group in groups for run in group])
+    return groups
+
+
+def _tell_other_data(runs: Sequence[RunFolder]) -> None:
+    """Warn of runs that were trained on other samples than the first: the data of one name may have changed."""
+    known = [run for run in runs if run.checksums()]
+    if other := [run for run in known if differ(known[0].checksums(), run.checksums())]:
+        warnings.warn(
+            f"{other[0].path} was trained on other samples than {known[0].path}, and should not be compared with it",
+            stacklevel=3,
+        )
 
 
 def finished_runs(recipe: Recipe, out: str | Path = "runs", records: str | Path | None = None) -> list[RunFolder]:

@@ -46,8 +46,7 @@ class TrainedRun:
     def data(self) -> Any:
         """The data as the recipe loads them, once."""
         loaded = self.recipe.load(self.folder.data_folder(self.data_dir))
-        if hasattr(loaded, "describe"):
-            self.folder.require_same_classes(loaded.describe().classes)
+        self.folder.require_same_kind(loaded.train)
         return loaded
 
     @cached_property

@@ -74,6 +74,7 @@ def test_a_taught_run_trains_and_is_read_without_its_teacher(cifar, teacher, tmp
     run = recipes.run_folder(recipe, tmp_path)
     assert any("teacher_loss" in line for line in run.metrics())
     TrainedRun(run.path).network()(torch.randn(1, 3, 32, 32))
+    assert recipes.evaluate(run.path) == run.result()["test"]
 
 
 def test_teachers_that_do_not_fit_are_refused_before_training(cifar, teacher, tmp_path):

@@ -126,7 +126,7 @@ def test_comas_parts_have_one_topology(tmp_path):
     write_coma(tmp_path, frames=20)
     other = tmp_path / "COMA_data" / "FaceTalk_2_TA" / "bareteeth" / "bareteeth.000001.ply"
     write_mesh(other, CORNERS, FACES[:, [1, 0, 2]])
-    with pytest.raises(DataError, match=r"FaceTalk_2_TA/bareteeth/bareteeth\.000001\.ply has .* the same faces"):
+    with pytest.raises(DataError, match=r"FaceTalk_2_TA/bareteeth/bareteeth\.000001\.ply: face 0 is .* the same faces"):
         load("coma", tmp_path, split="extrapolation:bareteeth")
 
 

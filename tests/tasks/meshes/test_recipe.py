@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -94,6 +97,24 @@ def test_a_run_is_trained_evaluated_and_resumed(data, tmp_path, ending):
     folder = recipes.run_folder(recipe, tmp_path)
     assert recipes.evaluate(folder.path, data_dir=data) == result["test"]
     assert recipes.train(recipe, tmp_path, data_dir=data, resume=True) == result
+
+
+def test_a_run_knows_its_shapes_from_others_as_many(data, tmp_path):
+    recipe, mine = tiny("coma_spiral_ncp_2"), tmp_path / "data"
+    shutil.copytree(data, mine)
+    recipes.train(recipe, tmp_path, data_dir=mine)
+    run = recipes.run_folder(recipe, tmp_path)
+    shapes = mine / "meshes" / "faces" / "train.npy"
+    np.save(shapes, 2 * np.load(shapes))
+    with pytest.warns(UserWarning, match="trained on other samples"):
+        recipes.evaluate(run.path)
+    run.result_file.unlink()  # as if it had been interrupted
+    with pytest.raises(ValueError, match="was started with other data: other shapes"):
+        recipes.train(recipe, tmp_path, data_dir=mine, resume=True)
+    notes = json.loads(run.data_file.read_text())
+    notes.pop("content")  # as in older runs, which go on
+    run.data_file.write_text(json.dumps(notes))
+    recipes.train(recipe, tmp_path, data_dir=mine, resume=True)
 
 
 def test_principal_components_are_the_best_that_is_linear(data, tmp_path):

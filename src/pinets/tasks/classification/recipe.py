@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from pinets.data import (
     DATA_SETS,
     Compose,
-    DataError,
     ImageSet,
     Normalize,
     RandomColour,
@@ -193,7 +192,7 @@ class Images:
         """Shape and classes of the images, and the normalisation (and crop) of those that are evaluated."""
         try:
             return self.load(data_dir, download=False).describe()
-        except (DataError, OSError) as error:
+        except OSError as error:
             return InputInfo(missing=str(error))
 
 
@@ -232,7 +231,7 @@ class Speech:
         features = InputInfo((1, 32, 32), preprocessing=repr(speech_features()))
         try:
             return replace(features, classes=tuple(load(self.name, data_dir, download=False).train.classes))
-        except (DataError, OSError) as error:
+        except OSError as error:
             return replace(features, missing=str(error))
 
 
@@ -351,7 +350,6 @@ class ClassificationRecipe(Recipe):
             average=self.average,
             input_noise=self.input_noise,
             robust=None if self.robust is None else self.robust.build(data.evaluation),
-            teacher=None if self.teacher is None else self.teacher.build(data.describe()),
         )
         seed_processes_apart(self.seed, accelerator)
         return task
@@ -364,6 +362,8 @@ class ClassificationRecipe(Recipe):
         task.batches = batches
         if isinstance(self.robust, Certified):
             task.grow_ball(round(self.robust.growing * plan.steps))
+        if self.teacher is not None:  # only now: evaluation does without, when it may be gone
+            task.learn_from(self.teacher.build(data.describe()))
         task.optimizers, task.schedules = {"model": accelerator.prepare(optimizer)}, {"model": schedule}
         return plan
 

@@ -40,7 +40,6 @@ class Classification(Task):
         damage: Damages the images that only the penalty sees; needed if ``range_penalty.damaged`` is above 0.
         robust: Moves the training inputs first, or adds a loss, for a network whose answers are to be proven around
             inputs.
-        teacher: Adds the loss of learning from a trained network.
         others: The values of :class:`~pinets.tasks.classification.recipe.ClassificationRecipe`. Schedules watch the
             first of ``top_k``; with ``average``, the average is what is evaluated and saved as ``model``.
     """
@@ -59,7 +58,6 @@ class Classification(Task):
         average: float = 0.0,
         input_noise: float = 0.0,
         robust: Attacker | Certifier | None = None,
-        teacher: Lesson | None = None,
     ) -> None:
         self._average: AveragedModel | None = None
         if average:  # also of batch-norm statistics: the last step's would not fit averaged weights
@@ -83,9 +81,7 @@ class Classification(Task):
         self._top_k = top_k
         self._input_noise = input_noise
         self._robust = robust
-        self._teacher = teacher
-        if teacher is not None:
-            teacher.network.to(accelerator.device)
+        self._teacher: Lesson | None = None
         self._updates = 0
 
     def train_step(self, batch: Labelled) -> dict[str, Tensor]:
@@ -137,6 +133,11 @@ class Classification(Task):
             self.network(self._damage(inputs[: math.ceil(penalty.damaged * len(inputs))]))
         self.network.train()
         return scores, cost + penalty.of(outputs)
+
+    def learn_from(self, teacher: Lesson) -> None:
+        """Add the loss of learning from a trained network."""
+        teacher.network.to(self._accelerator.device)
+        self._teacher = teacher
 
     def grow_ball(self, updates: int) -> None:
         """Let the ball of certified training grow over this many updates."""

@@ -81,10 +81,13 @@ def _read_all(files: Sequence[Path], like: Path | None = None) -> Tensor:
 
 
 def _require_alike(mesh: Mesh, first: Mesh, source: object, first_source: object) -> None:
-    if mesh.vertices.shape != first.vertices.shape or not torch.equal(mesh.faces, first.faces):
-        raise DataError(
-            f"{source} has {mesh}, but {first_source} has {first}: all shapes of a set must have the same faces"
-        )
+    rule = "all shapes of a set must have the same faces"
+    if mesh.vertices.shape != first.vertices.shape or mesh.faces.shape != first.faces.shape:
+        raise DataError(f"{source} has {mesh}, but {first_source} has {first}: {rule}")
+    if len(other := (mesh.faces != first.faces).any(dim=1).nonzero()):
+        number = int(other[0])
+        found, expected = mesh.faces[number].tolist(), first.faces[number].tolist()
+        raise DataError(f"{source}: face {number} is {found}, but in {first_source} {expected}: {rule}")
 
 
 def _read(file: Path) -> Mesh:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import struct
 
 import pytest
@@ -47,6 +48,15 @@ def test_a_folder_has_a_fingerprint_of_its_files(tmp_path):
     assert FolderSource(tmp_path).fingerprint() == before
     (tmp_path / "003.png").write_bytes(encode_png(pictures(1)[0]))
     assert FolderSource(tmp_path).fingerprint() != before
+
+
+def test_folders_of_one_archive_have_fingerprints_of_their_own(tmp_path):
+    for name, level in (("bright", b"\xff"), ("dark", b"\x01")):
+        file = tmp_path / name / "0.ppm"  # without compression, all files are of one size
+        file.parent.mkdir()
+        file.write_bytes(b"P6 2 2 255\n" + 12 * level)
+        os.utime(file, (0, 0))
+    assert FolderSource(tmp_path / "bright").fingerprint() != FolderSource(tmp_path / "dark").fingerprint()
 
 
 def test_folders_without_images(tmp_path):
