@@ -34,6 +34,13 @@ def test_a_plan_that_says_it_works_does(compiled, packing, tmp_path):
     assert trial.agreement == 1.0
 
 
+def test_a_single_output_is_no_class(tmp_path):
+    network, inputs = CCP(4, 1, rank=4, order=2), torch.rand(20, 4)
+    trial = run_trial(*plan_for(network, inputs, **SMALL), network, inputs[:2], tmp_path, workers=1)
+    assert trial.agreement is None
+    assert "class" not in str(trial)
+
+
 def test_the_smallest_ring_is_taken_at_128_bits():
     inputs = torch.rand(20, 16)
     plan, _ = plan_for(CCP(16, 4, rank=8, order=4), inputs, packing="latency")

@@ -40,7 +40,7 @@ class Trial:
         inputs: The number of inputs.
         deviation: The largest difference of an output from the plain network's in double precision.
         largest: The largest output of the plain network.
-        agreement: The share of inputs that get the same class from both.
+        agreement: The share of inputs that get the same class from both; None for a single output.
         accuracy: The accuracy of the encrypted outputs; None without labels.
         plain_accuracy: The accuracy of the plain network on the same inputs.
         keygen_seconds: The time to make the keys.
@@ -57,7 +57,7 @@ class Trial:
     inputs: int
     deviation: float
     largest: float
-    agreement: float
+    agreement: float | None
     accuracy: float | None
     plain_accuracy: float | None
     keygen_seconds: float
@@ -77,8 +77,9 @@ class Trial:
         rows = [
             ("inputs", f"{self.inputs}"),
             ("deviation", f"{self.deviation:.2e} at most, of outputs up to {self.largest:.3g}"),
-            ("same class", f"{self.agreement:.2%}"),
         ]
+        if self.agreement is not None:
+            rows.append(("same class", f"{self.agreement:.2%}"))
         if self.accuracy is not None:
             rows.append(("accuracy", f"{self.accuracy:.2%} encrypted, {self.plain_accuracy:.2%} plain"))
         rows += [
@@ -151,15 +152,17 @@ def run_trial(
             outputs = np.concatenate([outputs, _mean_of(views, client.decrypt(answer))])
         request_bytes, answer_bytes = request_bytes + len(request), answer_bytes + len(answer)
         known = expected[: len(outputs)]
-        deviation, same = float(np.abs(outputs - known).max()), outputs.argmax(1) == known.argmax(1)
+        figures = {"deviation": float(np.abs(outputs - known).max())}
+        if plan.outputs > 1:
+            figures["same class"] = float((outputs.argmax(1) == known.argmax(1)).mean())
         for _ in range(len(some) // views):
-            done({"deviation": deviation, "same class": float(same.mean())})
+            done(figures)
     truth = None if labels is None else labels.numpy()
     return Trial(
         inputs=count,
-        deviation=deviation,
+        deviation=figures["deviation"],
         largest=float(np.abs(expected).max()),
-        agreement=float(same.mean()),
+        agreement=figures.get("same class"),
         accuracy=None if truth is None else float((outputs.argmax(1) == truth).mean()),
         plain_accuracy=None if truth is None else float((expected.argmax(1) == truth).mean()),
         keygen_seconds=keygen.seconds,
