@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pinets.cli.arguments import MODEL_HELP, add_model, positive, print_json, read_array
@@ -74,18 +75,7 @@ def run(args: argparse.Namespace) -> int:
     if args.box is not None and traced is not None and certificate.polynomial:
         found["boxes"] = _bound(traced, *_box(args, traced.example[0]), args.boxes)
     if args.json:
-        violations = [
-            {"path": violation.path, "operation": violation.operation, "reason": violation.reason}
-            for violation in certificate.violations
-        ]
-        known = {
-            "polynomial": certificate.polynomial,
-            "degree": certificate.degree,
-            "bound": certificate.bound,
-            "violations": violations,
-            "notes": certificate.notes,
-        }
-        print_json({**known, **found})
+        print_json({**asdict(certificate), **found})
     else:
         print(certificate)
         for number, rows in enumerate(found.get("boxes", ())):
