@@ -23,7 +23,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # A part may import the parts of the lines above its own, and nothing else of pinets.
 LEVELS = (
-    {"_extras", "_files", "_lazy", "_limits", "_memory", "_modes", "_nearest"},
+    {"_extras", "_files", "_limits", "_memory", "_modes", "_nearest"},
     {"_progress", "_storage"},
     {"polynomial"},
     {"layers"},

@@ -3,7 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from pinets._lazy import lazily
+from pinets._extras import lazily
 
 if TYPE_CHECKING:
     from pinets._resolve import Resolved, resolve

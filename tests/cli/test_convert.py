@@ -57,7 +57,7 @@ def test_a_network_from_python_is_converted_without_an_expression(tmp_path, caps
         (["CCP(4, 2, rank=2, order=2)"], 2, "no residual block"),
         (["resnet_18"], 2, "unknown layer 'resnet_18'; did you mean 'resnet18'"),
         ([RESNET, "--stages", "layer9"], 2, "layer9"),
-        ([RESNET, "--depths", "1,x"], 2, "whole numbers"),
+        ([RESNET, "--depths", "1,x"], 2, "numbers from 0 on"),
         ([RESNET, "--weights", "nowhere.pth"], 2, "there is no file nowhere.pth"),
     ],
 )

@@ -6,6 +6,7 @@ import argparse
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pinets.cli.arguments import MODEL_HELP, add_model, positive, print_json, read_array
@@ -77,18 +78,7 @@ def run(args: argparse.Namespace) -> int:
         with _without_answer():
             found["boxes"] = _bound(traced, *_box(args, traced.example[0]), args.boxes)
     if args.json:
-        violations = [
-            {"path": violation.path, "operation": violation.operation, "reason": violation.reason}
-            for violation in certificate.violations
-        ]
-        known = {
-            "polynomial": certificate.polynomial,
-            "degree": certificate.degree,
-            "bound": certificate.bound,
-            "violations": violations,
-            "notes": certificate.notes,
-        }
-        print_json({**known, **found})
+        print_json({**asdict(certificate), **found})
     else:
         print(certificate)
         for number, rows in enumerate(found.get("boxes", ())):

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pinets.cli.arguments import MODEL_HELP, add_model, file_ending_in
+from pinets.cli.arguments import MODEL_HELP, add_model, file_ending_in, indices
 from pinets.cli.parser import UsageError, Verbs, add_verb
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def add_parser(verbs: Verbs) -> None:
     parser.add_argument(
         "--depths",
         metavar="N,...",
-        type=_numbers,
+        type=indices,
         help="first keep only this many blocks of each stage; the function then changes",
     )
 
@@ -99,9 +99,3 @@ def _write(args: argparse.Namespace, converted: nn.Module, source: str | None, o
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",")]
-
-
-def _numbers(text: str) -> list[int]:
-    if not all(word.strip().isdecimal() for word in text.split(",")):
-        raise argparse.ArgumentTypeError(f"expected whole numbers such as 2,2,1,1, got {text!r}")
-    return [int(word) for word in text.split(",")]

@@ -241,7 +241,7 @@ DATA_SETS = {
     ),
     "sound_folder": DataSet(
         "Your own sounds: <class>/*.wav, or train/<class>/*.wav and test/<class>/*.wav",
-        "pinets.tasks.classification.speech.folders:read_sound_folder",
+        "pinets.tasks.classification.speech.audio:read_sound_folder",
         (".",),
         by_hand="put the sounds of each class in a folder, <class>, and give that folder's parent",
     ),

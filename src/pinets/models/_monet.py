@@ -71,28 +71,32 @@ class MultilinearBlock(nn.Module):
 
 
 class MONet(Classifier):
-    """A pyramid of multilinear blocks over 4x4 patches.
+    """A pyramid of multilinear blocks over 4x4 patches: with layer norm as published, with batch norm a polynomial.
 
     Args:
         depths: Number of blocks in each stage; from the second on, each stage halves height and width.
         widths: Channels of each stage.
         num_classes: Number of outputs; with 0 the network returns its pooled features.
         in_channels: Channels of the images.
-        expansion: See :class:`MultilinearBlock`.
-        norm: Makes a normalisation from its number of channels.
-        share_norm: See :class:`MultilinearBlock`.
+        expansion: Channels of the product in the second layer of each block, relative to the block's.
+        norm: ``"layer"`` or ``"batch"``.
+
+    Example:
+        >>> import torch
+        >>> model = MONet(depths=(1, 1), widths=(8, 16), num_classes=10, norm="batch")
+        >>> model(torch.randn(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
     """
 
     def __init__(
         self,
+        *,
         depths: Sequence[int],
         widths: Sequence[int],
-        *,
-        num_classes: int,
-        in_channels: int,
-        expansion: int,
-        norm: Norm,
-        share_norm: bool,
+        num_classes: int = 1000,
+        in_channels: int = 3,
+        expansion: int = 3,
+        norm: Literal["layer", "batch"] = "layer",
     ) -> None:
         super().__init__()
         if len(depths) != len(widths) or not depths:
@@ -105,7 +109,12 @@ class MONet(Classifier):
             nn.Conv2d(in_channels, widths[0], 2, stride=2),
             nn.Conv2d(widths[0], widths[0], 2, stride=2),
         )
-        block = partial(MultilinearBlock, expansion=expansion, norm=norm, share_norm=share_norm)
+        block = partial(
+            MultilinearBlock,
+            expansion=expansion,
+            norm=choose(norm, NORMS, "norm"),
+            share_norm=norm == "layer",  # as published; batch statistics of different inputs cannot be shared
+        )
         self.stages = nn.ModuleList(
             nn.Sequential(*(block(width) for _ in range(depth))) for depth, width in zip(depths, widths, strict=True)
         )
@@ -140,43 +149,9 @@ def draw_unit_variance(module: nn.Module) -> None:
             nn.init.zeros_(module.bias)
 
 
-def monet(
-    *,
-    depths: Sequence[int],
-    widths: Sequence[int],
-    num_classes: int = 1000,
-    in_channels: int = 3,
-    expansion: int = 3,
-    norm: Literal["layer", "batch"] = "layer",
-) -> MONet:
-    """MONet with layer norm as published, or with batch norm, which makes it a polynomial.
+monet = MONet
 
-    Args:
-        depths: Number of blocks in each stage.
-        widths: Channels of each stage.
-        num_classes: Number of outputs; 0 for no classifier.
-        in_channels: Channels of the images.
-        expansion: Channels of the product in the second layer of each block, relative to the block's.
-        norm: ``"layer"`` or ``"batch"``.
-
-    Example:
-        >>> import torch
-        >>> model = monet(depths=(1, 1), widths=(8, 16), num_classes=10, norm="batch")
-        >>> model(torch.randn(2, 3, 32, 32)).shape
-        torch.Size([2, 10])
-    """
-    return MONet(
-        depths,
-        widths,
-        num_classes=num_classes,
-        in_channels=in_channels,
-        expansion=expansion,
-        norm=choose(norm, NORMS, "norm"),
-        share_norm=norm == "layer",  # as published; batch statistics of different inputs cannot be shared
-    )
-
-
-_MONET = partial(register, build=monet, input_shape=(3, 224, 224), toy={"depths": (1, 1), "widths": (8, 16)})
+_MONET = partial(register, build=MONet, input_shape=(3, 224, 224), toy={"depths": (1, 1), "widths": (8, 16)})
 _T = partial(_MONET, depths=(4, 8, 12, 10), widths=(64, 128, 192, 192))
 _S = partial(_MONET, depths=(4, 6, 12, 14), widths=(128, 192, 256, 384))
 

@@ -125,11 +125,15 @@ class SNGANDiscriminator(nn.Module):
     The first two blocks halve height and width.
 
     Args:
-        channels: Channels of the images.
+        channels: Channels of the images, which may have any size.
         width: Channels of all maps.
+
+    Example:
+        >>> sum(parameter.numel() for parameter in SNGANDiscriminator().parameters())
+        1053824
     """
 
-    def __init__(self, channels: int, width: int) -> None:
+    def __init__(self, *, channels: int = 3, width: int = 128) -> None:
         super().__init__()
         self.blocks = nn.Sequential(
             _Block(channels, width, first=True, halve=True),
@@ -167,16 +171,6 @@ class _Block(nn.Module):
         return self.pool(self.branch(x)) + shortcut
 
 
-def sngan_discriminator(*, channels: int = 3, width: int = 128) -> SNGANDiscriminator:
-    """SNGAN's discriminator, an :class:`SNGANDiscriminator`, for images of any size.
-
-    Example:
-        >>> sum(parameter.numel() for parameter in sngan_discriminator().parameters())
-        1053824
-    """
-    return SNGANDiscriminator(channels, width)
-
-
 def _spectral(in_channels: int, out_channels: int, size: int) -> nn.Module:
     gain = 2**0.5 if size == 3 else 1.0
     return spectral_norm(_xavier(nn.Conv2d(in_channels, out_channels, size, padding=size // 2), gain))
@@ -196,6 +190,7 @@ for _name, _build, _summary in (
     ("sngan_prodpoly_generator", sngan_prodpoly_generator, "SNGAN's generator as a product of polynomials"),
 ):
     register(_name, _build, summary=_summary, input_shape=(128,), toy=_TOY, task="generation")
+sngan_discriminator = SNGANDiscriminator
 register(
     "sngan_discriminator",
     sngan_discriminator,

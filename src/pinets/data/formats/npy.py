@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tokenize
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +20,9 @@ def open_array(path: PathLike) -> Any:
     numpy = require("numpy", extra="train")
     try:
         array = numpy.lib.format.open_memmap(path, mode="r")
-    # NumPy parses the header as Python's literals, with the errors of that: a damaged one raises nearly anything
-    except (
-        ValueError,
-        TypeError,
-        SyntaxError,
-        RecursionError,
-        MemoryError,
-        OverflowError,
-        tokenize.TokenError,
-    ) as error:
+    except OSError:
+        raise
+    except Exception as error:  # NumPy parses the header as Python's literals: a damaged one raises nearly anything
         why = "" if "magic string" in str(error) else f" ({error})"  # another kind of file, such as an image
         raise DataError(f"{path}: is not a .npy file of plain numbers{why}") from error
     if array.dtype.kind not in "fiu":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pinets._lazy import lazily
+from pinets._extras import lazily
 
 if TYPE_CHECKING:
     from pinets.encrypted.service.app import make_app as make_app

@@ -1,4 +1,4 @@
-"""Answers of the service: errors as JSON with a status, counted and logged; streams that release what they hold."""
+"""Answers of the service: errors as JSON with a status, streams that release what they hold, and counters."""
 
 from __future__ import annotations
 
@@ -8,19 +8,51 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from pinets.encrypted.errors import EncryptedError, KeyMismatchError
-from pinets.encrypted.service.metrics import Metrics
 from pinets.encrypted.service.pool import WorkerError, WorkerTimeoutError
 from pinets.encrypted.service.store import StoreFullError
 
-__all__ = ["Stream", "answered", "disconnected"]
+__all__ = ["Metrics", "Stream", "answered", "disconnected"]
 
 log = logging.getLogger("pinets.service")
+
+_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 150)
+
+
+class Metrics:
+    """The counters of a service, in the text format of Prometheus. No label tells about a client or an input.
+
+    Args:
+        gauges: Functions that are called for every answer, by name and explanation.
+    """
+
+    def __init__(self, gauges: dict[tuple[str, str], Callable[[], float]]) -> None:
+        self._registry = CollectorRegistry()
+        self.requests = Counter(
+            "pinets_requests", "Requests by route and status.", ["route", "status"], registry=self._registry
+        )
+        self.received = Counter("pinets_received_bytes", "Bytes of bodies received.", registry=self._registry)
+        self.sent = Counter("pinets_sent_bytes", "Bytes of encrypted outputs sent.", registry=self._registry)
+        self.evaluated = Counter("pinets_evaluated", "Ciphertexts or sets evaluated.", registry=self._registry)
+        self.worker_deaths = Counter("pinets_worker_deaths", "Worker processes that ended.", registry=self._registry)
+        self.seconds = Histogram(
+            "pinets_evaluate_seconds",
+            "Time from a whole request to its first output.",
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        for (name, explanation), function in gauges.items():
+            Gauge(name, explanation, registry=self._registry).set_function(function)
+
+    def text(self) -> bytes:
+        """All values."""
+        return generate_latest(self._registry)
 
 
 class Stream(StreamingResponse):

@@ -26,9 +26,8 @@ from pinets.encrypted.folders import read_plan
 from pinets.encrypted.preparation import read_preparation
 from pinets.encrypted.server import key_file_bytes, request_bytes, split_inputs
 from pinets.encrypted.service import wasm
-from pinets.encrypted.service.answers import Stream, answered, disconnected
+from pinets.encrypted.service.answers import Metrics, Stream, answered, disconnected
 from pinets.encrypted.service.limits import Limits
-from pinets.encrypted.service.metrics import Metrics
 from pinets.encrypted.service.openapi import describe
 from pinets.encrypted.service.pool import Pool, WorkerError
 from pinets.encrypted.service.store import KeyStore

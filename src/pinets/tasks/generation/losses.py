@@ -9,13 +9,15 @@ With the scores :math:`s` of real and :math:`\hat s` of generated images:
 | ``Wasserstein`` | :math:`E \hat s - E s + \lambda E (|\nabla \tilde s| - 1)^2` | :math:`-E \hat s` |
 
 :math:`\nabla` is by the images: R1 at the real ones, and the gradient penalty between real and generated ones.
+
+The discriminator is called once: networks that are spread over processes, or whose weights are normalised as they are
+used, want one forward pass for each backward pass.
 """  # noqa: E501
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -24,20 +26,6 @@ from torch.nn import functional as F
 __all__ = ["AdversarialLoss", "Hinge", "NonSaturating", "Wasserstein"]
 
 Discriminator = Callable[[Tensor], Tensor]
-
-
-class AdversarialLoss(Protocol):
-    """A loss for each of the two.
-
-    The discriminator is called once: networks that are spread over processes, or whose weights are normalised as they
-    are used, want one forward pass for each backward pass.
-    """
-
-    def discriminator(self, discriminator: Discriminator, real: Tensor, fake: Tensor) -> Tensor:
-        """What the discriminator minimises, given images of both kinds."""
-
-    def generator(self, fake_scores: Tensor) -> Tensor:
-        """What the generator minimises, given the scores of its images."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +95,9 @@ class Wasserstein:
 
     def generator(self, fake_scores: Tensor) -> Tensor:
         return -fake_scores.mean()
+
+
+AdversarialLoss = Hinge | NonSaturating | Wasserstein
 
 
 def _scores(discriminator: Discriminator, *images: Tensor) -> tuple[Tensor, ...]:

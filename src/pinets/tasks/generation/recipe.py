@@ -20,7 +20,7 @@ from pinets.engine.optimization import Adam, Constant, LinearDecay, require_rang
 from pinets.engine.randomness import seed_everything, seed_processes_apart
 from pinets.engine.recipe import Findings, InputInfo, Recipe, output_shape
 from pinets.models.stylegan import MinibatchDeviation
-from pinets.tasks.generation.losses import Hinge, NonSaturating, Wasserstein
+from pinets.tasks.generation.losses import AdversarialLoss, Wasserstein
 from pinets.tasks.generation.measurement import Measurement
 from pinets.tasks.generation.metrics import TensorSource, get_protocol, protocol_names
 from pinets.tasks.generation.task import Generation
@@ -130,7 +130,7 @@ class GenerationRecipe(Recipe):
     model: Network
     discriminator: Network
     data: Pictures
-    loss: Hinge | NonSaturating | Wasserstein
+    loss: AdversarialLoss
     noise: NoiseName = "normal"
     optimizer: Adam
     discriminator_optimizer: Adam
@@ -147,8 +147,7 @@ class GenerationRecipe(Recipe):
         super().__post_init__()
         for name in ("steps_per_epoch", "discriminator_steps", "generator_batch"):
             require_range(name, getattr(self, name), at_least=1)
-        if not 0 <= self.average < 1:
-            raise ValueError(f"average must lie in [0, 1), got {self.average}")
+        require_range("average", self.average, at_least=0, below=1)
         if self.accumulate != 1:
             raise ValueError(f"a generator's batches are not divided: accumulate must be 1, got {self.accumulate}")
         if self.compile and (isinstance(self.loss, Wasserstein) or getattr(self.loss, "r1", 0) > 0):

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from pinets.data.batches import keyed_generator
+from pinets.engine.optimization import require_range
 from pinets.engine.randomness import restore_torch_random_state, seeded, torch_random_state
 from pinets.engine.task import Split, Task, update
 from pinets.tasks.generation.losses import AdversarialLoss
@@ -69,13 +70,9 @@ class Generation(Task):
         seed: int = 0,
         protocols: Mapping[Split, str] | None = None,
     ) -> None:
-        if not 0 <= average < 1:
-            raise ValueError(f"average must lie in [0, 1), got {average}")
-        if discriminator_steps < 1 or generator_batch < 1:
-            raise ValueError(
-                f"discriminator_steps and generator_batch must be at least 1, got {discriminator_steps} and "
-                f"{generator_batch}"
-            )
+        require_range("average", average, at_least=0, below=1)
+        require_range("discriminator_steps", discriminator_steps, at_least=1)
+        require_range("generator_batch", generator_batch, at_least=1)
         self._average = AveragedModel(generator, multi_avg_fn=get_ema_multi_avg_fn(average)).to(accelerator.device)
         self._average.requires_grad_(False)
         self.generator, self.discriminator = accelerator.prepare(generator, discriminator)

@@ -111,16 +111,7 @@ class Spiral:
     decoder: tuple[int, ...] = (32, 32, 16, 16, 3)
 
     def build(self, hierarchy: Hierarchy, latent: int) -> nn.Module:
-        return spiral_autoencoder(
-            hierarchy,
-            layer=self.layer,
-            order=self.order,
-            activation=self.activation,
-            norm=self.norm,
-            encoder=self.encoder,
-            decoder=self.decoder,
-            latent=latent,
-        )
+        return spiral_autoencoder(hierarchy, latent=latent, **vars(self))
 
 
 @dataclass(frozen=True)
@@ -132,9 +123,7 @@ class Graph:
     decoder: tuple[int, ...] = (32, 32, 16, 16, 3)
 
     def build(self, hierarchy: Hierarchy, latent: int) -> nn.Module:
-        return graph_autoencoder(
-            hierarchy, operator=self.operator, encoder=self.encoder, decoder=self.decoder, latent=latent
-        )
+        return graph_autoencoder(hierarchy, latent=latent, **vars(self))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from pinets.report import (
     COLORS,
     Groups,
     Page,
-    RecipeSummary,
     Section,
     deviation,
     drawing_png,
@@ -27,6 +26,7 @@ from pinets.report import (
     group_runs,
     new_figure,
     paragraph,
+    result_rows,
     summarize,
     text_table,
     tidy,
@@ -82,8 +82,7 @@ def write_mesh_report(
         f"Shapes: {first.data.name}, {first.latent} latent numbers",
         "How far reconstructed vertices are from where they should be, on test shapes.",
     )
-    rows = [_row(summary) for summary in summaries]
-    header = ["recipe", "runs", "parameters", "error, mm", "std", "median", "not finite"]
+    header, *rows = result_rows(summaries)
     note = (
         "Mean, standard deviation and median over all vertices of all test shapes; ± is the deviation over the runs. "
         "Vertices that are not finite are counted, and make the mean infinite."
@@ -220,18 +219,6 @@ def _by_order(recipes: Mapping[str, AutoencodingRecipe], groups: Groups) -> dict
             found[recipe.model.order] = min(found.get(recipe.model.order, entry), entry)
     chosen = {order: (found[order][1], groups[found[order][1]][0]) for order in sorted(found)}
     return chosen if all(run.has_weights for _, run in chosen.values()) else {}
-
-
-def _row(summary: RecipeSummary) -> list[str]:
-    error, deviation = summary.metrics["error_mm"]
-    return [
-        summary.name,
-        str(summary.runs),
-        f"{summary.parameters:,}",
-        f"{error:.4g} ± {deviation:.2g}" if summary.runs > 1 else f"{error:.4g}",
-        *(f"{summary.metrics[name][0]:.4g}" for name in ("deviation_mm", "median_mm")),
-        f"{summary.metrics['non_finite'][0]:.0f}",
-    ]
 
 
 def _require_one_task(recipes: Mapping[str, AutoencodingRecipe], paths: Sequence[str | Path]) -> None:

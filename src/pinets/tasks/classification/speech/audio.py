@@ -1,4 +1,4 @@
-"""Reading sound files (WAV, FLAC and what else libsndfile knows) into clips of one length."""
+"""Sound files (WAV, FLAC and what else libsndfile knows) as clips of one length, and folders of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from torch import Tensor
 
 from pinets._extras import require
 from pinets.data.errors import DataError, MissingDataError
+from pinets.data.samples import ClipSet, Splits
+from pinets.data.sets.folders import class_names, files_in
+from pinets.data.splits import divide, hold_out
 
-__all__ = ["SAMPLE_RATE", "SOUND_SUFFIXES", "loudest", "read_clips", "read_sound"]
+__all__ = ["SAMPLE_RATE", "SOUND_SUFFIXES", "loudest", "read_clips", "read_sound", "read_sound_folder"]
 
 SAMPLE_RATE = 16_000
 SOUND_SUFFIXES = (".wav", ".flac")
@@ -107,3 +110,33 @@ def _require_whole_wav(path: Path) -> None:
     there = path.stat().st_size - 8
     if announced not in _UNKNOWN_SIZES and there < announced:
         raise DataError(f"{path}: cut short, {there} of {announced} bytes are there")
+
+
+def read_sound_folder(folder: Path, *, validation: float = 0.1, seed: int = 0) -> Splits[ClipSet]:
+    """Read recordings, WAV or FLAC, of any rate, from one folder for each class.
+
+    ``folder`` is divided as by :func:`pinets.data.sets.folders.read_image_folder`. Of each recording the loudest second
+    is kept, mono at 16 kHz; a shorter one is filled with silence.
+
+    Args:
+        folder: The root.
+        validation: Fraction of every class that is held out.
+        seed: Decides which recordings are held out.
+    """
+    own = [name for name in ("test", "val") if (folder / name).is_dir()]
+    if not own:
+        return divide(_read_classes(folder / "train" if (folder / "train").is_dir() else folder), validation, seed=seed)
+    train = _read_classes(folder / "train")
+    test, *held = [_read_classes(folder / name, train.classes) for name in own]
+    return Splits(train, held[0], test) if held else Splits(*hold_out(train, validation, seed=seed), test)
+
+
+def _read_classes(folder: Path, classes: tuple[str, ...] | None = None) -> ClipSet:
+    found = tuple(class_names(folder, classes))
+    paths = [path for name in found for path in files_in(folder / name, SOUND_SUFFIXES)]
+    names = classes or found
+    labels = [names.index(path.relative_to(folder).parts[0]) for path in paths]
+    for name in found:
+        if names.index(name) not in labels:
+            raise DataError(f"{folder / name} holds no {' or '.join(SOUND_SUFFIXES)} files")
+    return ClipSet(read_clips(paths, convert=True), torch.tensor(labels), names)
