@@ -24,7 +24,7 @@ class Pair(NamedTuple):
 
 
 PAIRS = [
-    Pair("clothes: NCP vs linear generator", "fashion-small", "linear", "NCP", "FID small"),
+    Pair("clothes: NCP vs linear generator", "fashion-medium", "linear", "NCP", "FID small"),
     Pair("faces: NCP vs linear generator", "yaleb-small", "linear", "NCP", "FID small"),
     Pair("bodies in motion: NCP vs spiral network", "motions-medium", "Spiral", "NCP, order 2", "error, mm"),
     Pair(
@@ -44,9 +44,9 @@ PAIRS = [
     Pair("faces: ProdPoly vs StyleGAN", "stylegan-medium", "StyleGAN", "ProdPoly-StyleGAN", "FID", (7.15, 6.82)),
     Pair(
         "CIFAR-10: Prodpoly vs ResNet18",
-        "cifar10_ablation-medium",
-        "ResNet18",
-        "Prodpoly-ResNet",
+        "cifar10-medium",
+        "ResNet18, 12 epochs",
+        "Prodpoly-ResNet, 12 epochs",
         "accuracy",
         (5.5, 5.5),
     ),
