@@ -78,7 +78,7 @@ def test_a_table_goes_through_a_model_row_by_row(tmp_path, capsys):
 @pytest.mark.parametrize(
     "content, message",
     [
-        ("1,2\n3,4\n", "a row has 2 numbers, and the network takes 3\n"),
+        ("1,2\n3,4\n", "a row has 2 numbers, and the network takes 3"),
         ("1,2,3\n1,x,3\n", "line 2: expected 3 numbers, got '1,x,3'"),
         ("1,2,3\n1,nan,3\n", "line 2: expected 3 numbers"),
         ("1,2,\n4,5,6\n", "line 1: expected 3 numbers, got '1,2,'"),  # no line of names: it has numbers
