@@ -137,6 +137,15 @@ def test_early_stopping_restores_the_best_state(problem):
     assert not torch.equal(model.weight, states[-1]["weight"])
 
 
+def test_a_loss_that_stands_still_stops_too(problem):
+    x, y = problem
+    model = line()
+    still = torch.optim.SGD(model.parameters(), lr=0.0)
+    samples = Samples.of(x, y)
+    history = fit(model, samples, squared, still, epochs=50, batch_size=40, validation=samples, patience=4)
+    assert (history.epochs, history.best_epoch) == (5, 1)
+
+
 def test_validation_without_patience_only_records(problem):
     x, y = problem
     watched, alone = line(), line()

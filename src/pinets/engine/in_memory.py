@@ -157,7 +157,7 @@ def fit(
                 history.validation_loss.append(_finite(validation_loss, f"the validation of epoch {epoch}", optimizer))
                 if score is not None:
                     history.validation_score.append(score(outputs, targets))
-                if patience is not None and validation_loss <= min(history.validation_loss):
+                if patience is not None and validation_loss < min(history.validation_loss[:-1], default=math.inf):
                     history.best_epoch = epoch
                     best = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
             history.seconds.append(time.perf_counter() - started)
