@@ -37,6 +37,16 @@ PAIRS = [
         "simple, order 2, 22 features for 16",
         "error, mm",
     ),
+    *(
+        Pair(
+            f"the same, {numbers} numbers for 16: NCP vs spiral network",
+            "motions_latent-medium",
+            f"Spiral, {numbers} numbers",
+            f"NCP, order 2, {numbers} numbers",
+            "error, mm",
+        )
+        for numbers in (8, 32)
+    ),
     Pair("heads in motion: NCP vs spiral network", "coma-medium", "Spiral", "NCP, order 2", "error, mm"),
     Pair("heads in motion: NCP vs spiral network with ELU", "coma-medium", "Spiral, ELU", "NCP, order 2", "error, mm"),
     Pair("CIFAR-10: NCP vs SNGAN", "sngan-medium", "SNGAN", "NCP", "FID", (19.06, 17.65)),
@@ -71,7 +81,7 @@ def read(page: str, network: str, metric: str) -> tuple[float, float]:
 
 
 def main() -> None:
-    figure, axes = new_figure(9.0, 5.2)
+    figure, axes = new_figure(9.0, 5.8)
     places = range(len(PAIRS), 0, -1)
     for place, pair in zip(places, PAIRS, strict=True):
         (base, base_deviation), (error, deviation) = (

@@ -220,7 +220,7 @@ EXPERIMENTS = {
         {
             name: network
             for latent in (8, 32)
-            for name, network in _changed(_BY_ORDER, f"latent={latent}", f"{latent} numbers").items()
+            for name, network in _changed((*_BY_ORDER, "spiral"), f"latent={latent}", f"{latent} numbers").items()
         },
         seeds=1,
         medium_seeds=1,
