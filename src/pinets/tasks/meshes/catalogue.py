@@ -124,7 +124,7 @@ def medium(full: AutoencodingRecipe) -> AutoencodingRecipe:
 def _register(data: str, ending: str, model: Spiral | Graph | PCA) -> None:
     name = f"{data}_{ending}"
     page = f"{data}_operators" if ending in OPERATORS else data
-    if data == "motions" and ending in COMPARED_SMALL and ending != "spiral_ncp_3":
+    if data == "motions" and ending in (*COMPARED_SMALL, "spiral_ncp_2", "spiral_ncp_4"):
         ours = "docs/results/motions-medium.md, at medium scale"
     elif data != "motions" and (ending in COMPARED_SMALL or ending in OPERATORS):
         ours = f"docs/results/{page}-small.md, at small scale"
