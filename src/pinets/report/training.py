@@ -19,9 +19,8 @@ from pinets.report.runs import Groups, summarize
 from pinets.report.tables import metric_title, plus_minus, protocols, result_rows
 
 _MOST_HINTS = 2000  # hints in a figure; each is a line of the page
-_LOOKS = [
-    (color, line) for line, color in product(("-", ":", "-."), COLORS)
-]  # more networks than colours differ in line
+# more networks than colours differ in their lines
+_LOOKS = [(color, line) for line, color in product(("-", ":", "-."), COLORS)]
 
 __all__ = ["curve_drawing", "curve_figure", "curves", "write_report"]
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pinets._nearest import did_you_mean
 from pinets.engine.recipe import Scale
-from pinets.tasks.meshes.catalogue import COMPARED_SMALL, OPERATORS, short_name
+from pinets.tasks.meshes.catalogue import COMPARED_MEDIUM, COMPARED_SMALL, OPERATORS, short_name
 
 __all__ = ["EXPERIMENTS", "Experiment", "Picture", "get_experiment"]
 
@@ -206,8 +206,7 @@ EXPERIMENTS = {
     "motions": _shapes(
         "motions",
         "Bodies in motion",
-        # without its last, which stands among the orders with ELU
-        medium=(*COMPARED_SMALL[:-1], *(f"spiral_ncp_{order}" for order in (2, 3, 4))),
+        medium=COMPARED_MEDIUM,
     ),
     "motions_parameters": Experiment(
         "Bodies in motion: products or more parameters",

@@ -14,7 +14,7 @@ from pinets.models.spiral import LayerName, SpiralActivation
 from pinets.tasks.meshes.geometry.hierarchy import HierarchyPlan
 from pinets.tasks.meshes.recipe import PCA, AutoencodingRecipe, Graph, Shapes, Spiral, with_widths
 
-__all__ = ["COMPARED_SMALL", "OPERATORS", "SETS", "models", "short_name"]
+__all__ = ["COMPARED_MEDIUM", "COMPARED_SMALL", "OPERATORS", "SETS", "models", "short_name"]
 
 _COMA = AutoencodingRecipe(
     name="coma",
@@ -62,6 +62,8 @@ COMPARED_SMALL = (
     "spiral",
     "spiral_ncp_3",
 )
+# at medium scale of bodies in motion: with ELU all orders of NCP
+COMPARED_MEDIUM = (*COMPARED_SMALL[:-1], *(f"spiral_ncp_{order}" for order in (2, 3, 4)))
 
 _POLYNOMIALS: dict[LayerName, str] = {"ncp": "NCP", "ncp_skip": "NCP-Skip", "simple": "simple"}
 # the operators that take the place of spiral convolutions
@@ -124,7 +126,7 @@ def medium(full: AutoencodingRecipe) -> AutoencodingRecipe:
 def _register(data: str, ending: str, model: Spiral | Graph | PCA) -> None:
     name = f"{data}_{ending}"
     page = f"{data}_operators" if ending in OPERATORS else data
-    if data == "motions" and ending in (*COMPARED_SMALL, "spiral_ncp_2", "spiral_ncp_4"):
+    if data == "motions" and ending in COMPARED_MEDIUM:
         ours = "docs/results/motions-medium.md, at medium scale"
     elif data != "motions" and (ending in COMPARED_SMALL or ending in OPERATORS):
         ours = f"docs/results/{page}-small.md, at small scale"
